@@ -1,0 +1,30 @@
+"""Every exception of failuremap.
+
+    FailuremapError
+    ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
+    ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
+    └── TraceError                            a trace cannot be read: says which file, where and why
+
+Bad *data* in an audit is never an exception: it is an outcome of the verdict ("cannot tell", "not measured") with its reason.
+"""
+
+from __future__ import annotations
+
+
+class FailuremapError(Exception):
+    """The root of every error that failuremap raises on purpose."""
+
+
+class InvalidArgument(FailuremapError, ValueError):
+    """A value given by the user cannot be used; the message names it and what was expected."""
+
+
+class MissingDependency(FailuremapError, ImportError):
+    """An optional package is needed and absent; the message is the line that installs it."""
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {package}. Install it with:  pip install 'failuremap[{extra}]'")
+
+
+class TraceError(FailuremapError):
+    """A trace file cannot be read as what it should be."""
