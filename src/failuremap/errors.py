@@ -5,7 +5,8 @@
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
     └── TraceError                            a trace cannot be read: says which file, where and why
 
-Bad *data* in an audit is never an exception: it is an outcome of the verdict ("cannot tell", "not measured") with its reason.
+Bad *data* in an audit is never an exception: it is an outcome of the verdict ("cannot tell", "not measured") with its
+reason.
 """
 
 from __future__ import annotations

@@ -25,10 +25,14 @@ class Cell(_Record):
 
     rank: int
     micro_batch: int
-    count: float | None = Field(description="Units (tokens, examples, sequences) behind the contribution; null: not seen.")
+    count: float | None = Field(
+        description="Units (tokens, examples, sequences) behind the contribution; null: not seen."
+    )
     coefficient: float | None = Field(description="c_k: the factor of this gradient in the update; null: not measured.")
     coefficient_error: float | None = Field(description="Standard error of the coefficient.")
-    loss_weight: float | None = Field(description="d(local loss) / d(loss of one unit), as it reached the loss function.")
+    loss_weight: float | None = Field(
+        description="d(local loss) / d(loss of one unit), as it reached the loss function."
+    )
     effective_weight: float | None = Field(description="coefficient x loss weight: what one unit weighs in the update.")
     share: float | None = Field(description="Effective weight as a multiple of the fair one, 1/N; 1 is right.")
 
@@ -54,7 +58,9 @@ class Finding(_Record):
     ratio: float | None = Field(default=None, description="Weight of the heaviest unit over that of the lightest.")
     total_weight: float | None = Field(default=None, description="Sum of all effective weights; a mean has 1.")
     term: str | None = Field(default=None, description="The loss term concerned, as function and line.")
-    effect: float | None = Field(default=None, description="|update - right update| / |right update|, where it can be computed.")
+    effect: float | None = Field(
+        default=None, description="|update - right update| / |right update|, where it can be computed."
+    )
     cells: list[Cell] = []
     repair: str = ""
 
@@ -69,8 +75,12 @@ class Evidence(_Record):
     micro_batch_count: int = Field(default=0, description="Micro-batches of the usual window.")
     parameter_count: int = Field(default=0, description="Parameters whose update was explained or judged.")
     parameter_total: int = Field(default=0, description="Parameters that an optimizer steps on.")
-    residual: float | None = Field(default=None, description="|update - sum c_k g_k| / |update|, the worst judged step.")
-    coefficient_error: float | None = Field(default=None, description="The largest relative standard error of a coefficient.")
+    residual: float | None = Field(
+        default=None, description="|update - sum c_k g_k| / |update|, the worst judged step."
+    )
+    coefficient_error: float | None = Field(
+        default=None, description="The largest relative standard error of a coefficient."
+    )
     losses_seen: int = Field(default=0, description="Backward passes whose loss was seen.")
     losses_total: int = Field(default=0, description="Backward passes that reached an optimizer step.")
     loss_sites: list[str] = Field(default=[], description="Loss functions seen: 'cross_entropy(mean) at train.py:41'.")
@@ -85,7 +95,9 @@ class Verdict(_Record):
     unit: str = Field(default="token", description="What one unit is called: token, example or sequence.")
     promise: Literal["mean", "sum"] = "mean"
     findings: list[Finding] = Field(default=[], description="The first is the one of the sentence.")
-    reasons: list[str] = Field(default=[], description="Why it cannot be told or was not measured, and what would settle it.")
+    reasons: list[str] = Field(
+        default=[], description="Why it cannot be told or was not measured, and what would settle it."
+    )
     notes: list[str] = Field(default=[], description="What a reader should know and what accuses nobody.")
     cells: list[Cell] = Field(default=[], description="Ranks x micro-batches of a representative step.")
     evidence: Evidence = Evidence()

@@ -1,0 +1,55 @@
+# The one way in: `make` lists what there is. Needs Python >= 3.11 with pip and venv, git, and a POSIX shell.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.failuremap-installed
+
+export OMP_NUM_THREADS ?= 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow test-all lint format docs docs-check bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+$(STAMP): pyproject.toml constraints-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "failuremap needs Python >= 3.11, but $(PYTHON) is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing failuremap, PyTorch and the tools into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,dev]' -c constraints-dev.txt
+	@touch $@
+
+venv: $(STAMP) ## set up .venv with everything needed, once
+
+demo: $(STAMP) ## audit a wrong training job and its repaired form
+	@bash examples/demo.sh
+
+test: $(STAMP) ## the tests, without the slow ones
+	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow"
+
+test-slow: $(STAMP) ## only the slow tests
+	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
+
+test-all: test test-slow ## every test, each once
+
+lint: $(STAMP) ## format, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the files as the formatter wants them
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write the generated pages of docs/
+	@$(BIN)/python docs/generate.py
+
+docs-check: $(STAMP) ## fail if a generated page of docs/ is out of date
+	@$(BIN)/python docs/generate.py --check
+
+bench: $(STAMP) ## run the benchmarks, one file a claim
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+clean: ## remove caches and .venv
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -1,0 +1,53 @@
+"""failuremap: what a distributed training job really does with its gradients.
+
+    failuremap audit --nproc 2 -- train.py      what one token weighs in the update, and why
+
+Names for scripts and notebooks:
+
+* `aggregate` combines gradients by a stated rule;
+* `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, TraceError
+
+if TYPE_CHECKING:
+    from failuremap.aggregate import aggregate
+    from failuremap.audit.capture.marks import count, unit_losses
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FailuremapError",
+    "InvalidArgument",
+    "MissingDependency",
+    "TraceError",
+    "__version__",
+    "aggregate",
+    "count",
+    "unit_losses",
+]
+
+# Resolved on first use: a training script that only calls `count` should not pay for NumPy or pydantic.
+_HOMES = {
+    "aggregate": "failuremap.aggregate",
+    "count": "failuremap.audit.capture.marks",
+    "unit_losses": "failuremap.audit.capture.marks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'failuremap' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
