@@ -1,0 +1,53 @@
+"""What all tests share: a tool that a test needs is found, skipped for, or, in CI, demanded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+
+def _absent(what: str, advice: str) -> NoReturn:
+    """Skip, or fail where FAILUREMAP_REQUIRE is `all` or names the missing thing."""
+    demanded = os.environ.get("FAILUREMAP_REQUIRE", "").split(",")
+    if "all" in demanded or what in demanded:
+        pytest.fail(
+            f"{what} is absent, and FAILUREMAP_REQUIRE={','.join(demanded)} demands it; {advice}", pytrace=False
+        )
+    pytest.skip(f"{what} is absent; {advice}")
+
+
+def find_tool(*names: str) -> str:
+    """Return the path of the first of these programs that is installed; skip, or fail in CI, if none is."""
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    _absent(names[0], f"install one of: {', '.join(names)}")
+
+
+def find_module(name: str) -> None:
+    """Return if the Python module can be imported; skip, or fail in CI, if it cannot."""
+    if importlib.util.find_spec(name) is None:
+        _absent(name, f"install it into .venv: pip install {name}")
+
+
+@pytest.fixture
+def require() -> Callable[..., str]:
+    """A function that a test calls for a program: `require("chromium", "chromium-browser")` returns its path."""
+    return find_tool
+
+
+@pytest.fixture
+def require_module() -> Callable[[str], None]:
+    """A function that a test calls for an optional Python package: `require_module("torch")`."""
+    return find_module
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Ask for PyTorch on behalf of every test marked `torch`."""
+    if item.get_closest_marker("torch"):
+        find_module("torch")
