@@ -81,10 +81,19 @@ BY_HAND = {
     "mean_times_ranks_twice": [Fraction(4, 6)] * 6,
     "mean_times_window_twice": [Fraction(9, 6)] * 6,
 }
+BY_HAND |= {
+    "reduced_again": [4, 2, 1, 4, 2, 1],
+    "reduced_again_over_ranks": [2, 1, Fraction(1, 2), 2, 1, Fraction(1, 2)],
+    "reduced_again_over_window": [Fraction(k, 3) for k in (4, 2, 1, 4, 2, 1)],
+    "reduced_again_over_ranks_and_window": [Fraction(k, 6) for k in (4, 2, 1, 4, 2, 1)],
+}
 SCALES = {"ranks": 2, "window": 3, "ranks_and_window": 6, "ranks_twice": 4, "window_twice": 9}
 for _name, _scale in SCALES.items():
-    BY_HAND[f"weighted_mean_times_{_name}"] = [_scale * weight for weight in BY_HAND["weighted_mean"]]
-    BY_HAND[f"weighted_mean_over_{_name}"] = [weight / Fraction(_scale) for weight in BY_HAND["weighted_mean"]]
+    for _base in ("weighted_mean", "rank_means_of_window_weighted", "window_means_of_rank_weighted"):
+        BY_HAND[f"{_base}_times_{_name}"] = [_scale * weight for weight in BY_HAND[_base]]
+        BY_HAND[f"{_base}_over_{_name}"] = [weight / Fraction(_scale) for weight in BY_HAND[_base]]
+# Under names of their own: n/N_r and n/N_m.
+del BY_HAND["rank_means_of_window_weighted_times_ranks"], BY_HAND["window_means_of_rank_weighted_times_window"]
 
 counts = st.one_of(st.integers(0, 9), st.fractions(0, 9, max_denominator=8))
 grids = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(

@@ -144,6 +144,13 @@ weighted_mean_over_full_window = _rule(
     lambda t: _ratio(t.n * t.layout.micro_batch_count, t.layout.total_count * t.layout.full_window_count),
 )
 
+reduced_again = _rule(
+    "reduced_again",
+    "sum of all contributions' means, summed over the ranks again after each later micro-batch",
+    "R^(micro-batches after k)",
+    lambda t: Fraction(t.layout.rank_count) ** sum(later > t.part.micro_batch for later in t.layout.micro_batches),
+)
+
 _FACTORS: dict[str, tuple[str, str, Callable[[Layout], int]]] = {
     "ranks": ("the number of ranks", "R", lambda a: a.rank_count),
     "window": ("the micro-batches of the window", "M", lambda a: a.micro_batch_count),
@@ -151,8 +158,15 @@ _FACTORS: dict[str, tuple[str, str, Callable[[Layout], int]]] = {
     "ranks_twice": ("the number of ranks twice", "R^2", lambda a: a.rank_count**2),
     "window_twice": ("the micro-batches of the window twice", "M^2", lambda a: a.micro_batch_count**2),
 }
-# These three are 1/M, 1/R and 1: rules that stand above under names of their own.
-_NAMED_ABOVE = {"mean_times_ranks", "mean_times_window", "mean_times_ranks_and_window"}
+# 1/M, 1/R, 1, n/N_r and n/N_m: rules that stand above under names of their own.
+_NAMED_ABOVE = {
+    "mean_times_ranks",
+    "mean_times_window",
+    "mean_times_ranks_and_window",
+    "rank_means_of_window_weighted_times_ranks",
+    "window_means_of_rank_weighted_times_window",
+}
+_SCALED_BASES = (weighted_mean, mean, rank_means_of_window_weighted, window_means_of_rank_weighted)
 
 
 def _scaled(rule: Rule, factor_name: str, *, times: bool) -> Rule:
@@ -171,10 +185,13 @@ def _scaled(rule: Rule, factor_name: str, *, times: bool) -> Rule:
 
 SCALED: dict[str, Rule] = {
     rule.name: rule
-    for base in (weighted_mean, mean)
+    for base in _SCALED_BASES
     for factor_name in _FACTORS
     for rule in (_scaled(base, factor_name, times=True), _scaled(base, factor_name, times=False))
     if rule.name not in _NAMED_ABOVE
+} | {
+    rule.name: rule
+    for rule in (_scaled(reduced_again, name, times=False) for name in ("ranks", "window", "ranks_and_window"))
 }
 KNOWN: dict[str, Rule] = {rule.name: rule for rule in list(vars().values()) if isinstance(rule, Rule)} | SCALED
 
