@@ -1,0 +1,209 @@
+"""What the audit should say of each job: one row a case. The scripts themselves know nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+RIGHT, WRONG = ("right",), ("wrong",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training script, how it is run, and the verdicts that are true of it."""
+
+    name: str
+    script: str
+    args: str
+    nproc: int
+    outcomes: tuple[str, ...]
+    slugs: tuple[str, ...] = ()
+    """Mechanisms, any of which names the fault; the planted one first."""
+    reference: str | None = None
+    """Arguments with which one process trains the right weights; None: `args` without the fault and accumulation."""
+    tolerance: float | None = 2e-3
+    """Distance of the trained weights from the reference's below which a job counts as right; None: no reference."""
+    unit: Literal["token", "example", "sequence"] | None = None
+    promise: Literal["mean", "sum"] = "mean"
+    timeout: float = 60.0
+    slow: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """The job does what it should, whatever the audit can see of it."""
+        return "wrong" not in self.outcomes
+
+
+def command(case: Case, seed: int) -> list[str]:
+    """The arguments of a case, with its seed."""
+    return [*case.args.split(), "--seed", str(seed)]
+
+
+def reference_command(case: Case, seed: int) -> list[str]:
+    """The arguments with which one process trains on the same global batches, as it should be."""
+    words = (case.args if case.reference is None else case.reference).split()
+    for option in ("--fault", "--accum"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    accum = [] if case.reference is not None or "--accum" not in case.args else ["--accum", "1"]
+    return [*words, *accum, "--seed", str(seed)]
+
+
+def right(name: str, script: str, args: str, nproc: int, **more) -> Case:
+    """A job in which every unit has the same weight."""
+    return Case(name, script, args, nproc, RIGHT, **more)
+
+
+def wrong(name: str, script: str, args: str, nproc: int, slugs: str, **more) -> Case:
+    """A job with a planted fault, and the mechanisms that name it."""
+    return Case(name, script, args, nproc, WRONG, tuple(slugs.split()), **more)
+
+
+UNSYNCED = "never-synchronised reducer-bypassed forward-outside-sync-context"
+
+MANUAL = [
+    right("manual-sum", "manual_lm.py", "", 2),
+    right("manual-sum-4-ranks", "manual_lm.py", "", 4),
+    right("manual-mean", "manual_lm.py", "--form mean", 2),
+    right("manual-weighted", "manual_lm.py", "--form weighted", 3),
+    right("manual-flat", "manual_lm.py", "--reduce flat --accum 2", 3),
+    right("manual-async", "manual_lm.py", "--reduce async --accum 3", 2),
+    right("manual-broadcast-init", "manual_lm.py", "--init broadcast", 2, tolerance=None),
+    right("manual-clip-norm", "manual_lm.py", "--clip norm", 2),
+    right("manual-clip-value", "manual_lm.py", "--clip value --accum 2", 2),
+    right("manual-clip-hand", "manual_lm.py", "--clip hand --form mean", 4),
+    right("manual-equal-means", "manual_lm.py", "--fault counts --lengths equal --accum 2", 2),
+    right("manual-empty-rank", "manual_lm.py", "--lengths emptyhalf", 2),
+    right("manual-bfloat16", "manual_lm.py", "--dtype bfloat16", 2, tolerance=0.3),
+    right("manual-one-process", "manual_lm.py", "", 1),
+    wrong("manual-counts", "manual_lm.py", "--fault counts", 2, "replica-means-ignore-counts"),
+    wrong("manual-counts-4-ranks", "manual_lm.py", "--fault counts", 4, "replica-means-ignore-counts"),
+    wrong("manual-counts-bfloat16", "manual_lm.py", "--fault counts --dtype bfloat16", 2, "replica-means-ignore-counts"),
+    wrong("manual-counts-skew-2", "manual_lm.py", "--fault counts --lengths skew2", 2, "replica-means-ignore-counts",
+          tolerance=1e-4),
+    wrong("manual-replicas-summed", "manual_lm.py", "--fault replicas-summed --lengths equal", 3, "replicas-summed"),
+    wrong("manual-replicas-summed-uneven", "manual_lm.py", "--fault replicas-summed", 2, "replicas-summed"),
+    wrong("manual-averaged-again", "manual_lm.py", "--fault averaged-again", 2,
+          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong("manual-averaged-again-3x2", "manual_lm.py", "--fault averaged-again --accum 2", 3,
+          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong("manual-world-twice", "manual_lm.py", "--fault world-twice --form mean", 3,
+          "averaged-over-ranks-twice global-denominator-averaged-again"),
+    wrong("manual-times-world", "manual_lm.py", "--fault times-world", 3, "compensation-without-cause replicas-summed"),
+    wrong("manual-never-sync", "manual_lm.py", "--fault never-sync", 2, UNSYNCED),
+    wrong("manual-never-sync-4-ranks", "manual_lm.py", "--fault never-sync", 4, UNSYNCED),
+    wrong("manual-drop-rank", "manual_lm.py", "--fault drop-rank", 3, "rank-dropped"),
+    wrong("manual-drop-rank-mean", "manual_lm.py", "--fault drop-rank --form mean", 2, "rank-dropped first-rank-broadcast"),
+    wrong("manual-broadcast-first", "manual_lm.py", "--fault broadcast-first", 2, "first-rank-broadcast rank-dropped"),
+    wrong("manual-skip-bias", "manual_lm.py", "--fault skip-bias", 2, "param-without-hook"),
+    wrong("manual-skip-embedding", "manual_lm.py", "--fault skip-embedding --accum 2", 2, "param-without-hook"),
+    wrong("manual-clip-before", "manual_lm.py", "--fault clip-before --clip norm", 2, "clip-in-wrong-place"),
+    wrong("manual-clip-before-hand", "manual_lm.py", "--fault clip-before --clip hand", 2, "clip-in-wrong-place"),
+    wrong("manual-no-zero", "manual_lm.py", "--fault no-zero", 2, "stale-gradient-leaks"),
+    wrong("manual-delayed", "manual_lm.py", "--fault delayed", 2, "previous-gradient-applied"),
+    wrong("manual-same-data", "manual_lm.py", "--fault same-data", 2, "same-data-on-all-ranks"),
+    wrong("manual-no-broadcast", "manual_lm.py", "--fault no-broadcast", 2, "replicas-start-different"),
+    wrong("manual-reduce-every", "manual_lm.py", "--fault reduce-every --accum 3", 2, "reduced-again"),
+    wrong("manual-masked-mean", "manual_lm.py", "--loss masked", 2, "replica-means-ignore-counts", reference=""),
+    wrong("manual-empty-rank-mean", "manual_lm.py", "--fault counts --lengths emptyhalf", 2,
+          "zero-total divisor-counts-idle-parts replica-means-ignore-counts"),
+    wrong("manual-empty-rank-nan", "manual_lm.py", "--loss masked --lengths emptyhalf", 2, "zero-total",
+          reference="--lengths emptyhalf"),
+]
+
+DDP = [
+    right("ddp", "ddp_lm.py", "", 2),
+    right("ddp-none-reduction", "ddp_lm.py", "--loss none", 3),
+    right("ddp-no-sync", "ddp_lm.py", "--accum 3", 2),
+    right("ddp-no-sync-4x3", "ddp_lm.py", "--accum 3", 4),
+    right("ddp-no-sync-3x2", "ddp_lm.py", "--accum 2 --loss none", 3),
+    right("ddp-sync-every", "ddp_lm.py", "--accum 2 --sync every", 2),
+    right("ddp-static-graph", "ddp_lm.py", "--static-graph", 2),
+    right("ddp-bucket-view", "ddp_lm.py", "--bucket-view --accum 2", 2),
+    right("ddp-fp16-hook", "ddp_lm.py", "--hook fp16", 2, tolerance=0.02),
+    right("ddp-custom-hook", "ddp_lm.py", "--hook custom --accum 2", 2),
+    right("ddp-unused", "ddp_lm.py", "--unused", 2),
+    right("ddp-frozen", "ddp_lm.py", "--frozen", 2),
+    right("ddp-tied", "ddp_lm.py", "--tied", 2),
+    right("ddp-checkpointing", "ddp_lm.py", "--checkpointing", 2),
+    right("ddp-compile", "ddp_lm.py", "--compile", 2),
+    right("ddp-autocast", "ddp_lm.py", "--autocast", 2, tolerance=0.1),
+    right("ddp-bfloat16", "ddp_lm.py", "--dtype bfloat16", 2, tolerance=0.3),
+    right("ddp-scaler", "ddp_lm.py", "--scaler --opt two", 2),
+    right("ddp-clip-norm", "ddp_lm.py", "--clip norm --scaler", 2),
+    right("ddp-clip-value", "ddp_lm.py", "--clip value", 2),
+    right("ddp-adamw", "ddp_lm.py", "--opt adamw --accum 2", 2, tolerance=0.05),
+    right("ddp-groups", "ddp_lm.py", "--opt groups", 2),
+    right("ddp-keep-zeros", "ddp_lm.py", "--keep-zeros --accum 2", 2),
+    right("ddp-label-smoothing", "ddp_lm.py", "--smoothing 0.1", 2),
+    right("ddp-equal-means", "ddp_lm.py", "--loss mean --lengths equal --accum 2", 2),
+    right("ddp-loss-times-10", "ddp_lm.py", "--loss-scale 10 --lr 0.02", 2),
+    right("ddp-empty-rank", "ddp_lm.py", "--lengths emptyhalf", 2),
+    wrong("ddp-counts", "ddp_lm.py", "--loss mean", 2, "replica-means-ignore-counts", reference=""),
+    wrong("ddp-counts-4-ranks", "ddp_lm.py", "--loss mean", 4, "replica-means-ignore-counts", reference=""),
+    wrong("ddp-counts-smoothing", "ddp_lm.py", "--loss mean --smoothing 0.1 --opt adamw", 3,
+          "replica-means-ignore-counts", reference="--smoothing 0.1 --opt adamw", tolerance=0.05),
+    wrong("ddp-counts-bfloat16", "ddp_lm.py", "--loss mean --dtype bfloat16", 2, "replica-means-ignore-counts",
+          reference="--dtype bfloat16", tolerance=0.05),
+    wrong("ddp-counts-fp16-hook", "ddp_lm.py", "--loss mean --hook fp16", 2, "replica-means-ignore-counts", reference=""),
+    wrong("ddp-counts-skew-2", "ddp_lm.py", "--loss mean --lengths skew2", 2, "replica-means-ignore-counts",
+          reference="--lengths skew2", tolerance=1e-4),
+    wrong("ddp-means-of-means-2x2", "ddp_lm.py", "--loss mean --accum 2", 2,
+          "mean-of-microbatch-means replica-means-ignore-counts", reference=""),
+    wrong("ddp-means-of-means-3x4", "ddp_lm.py", "--loss mean --accum 4", 3,
+          "mean-of-microbatch-means replica-means-ignore-counts", reference=""),
+    wrong("ddp-window-sum", "ddp_lm.py", "--loss window-sum --accum 3 --lengths equal", 2, "window-sum-not-mean",
+          reference="--lengths equal"),
+    wrong("ddp-averaged-again", "ddp_lm.py", "--fault averaged-again", 2,
+          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong("ddp-averaged-again-4x2", "ddp_lm.py", "--fault averaged-again --accum 2", 4,
+          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong("ddp-times-world", "ddp_lm.py", "--fault times-world", 3, "compensation-without-cause replicas-summed"),
+    wrong("ddp-world-twice", "ddp_lm.py", "--fault world-twice", 2,
+          "averaged-over-ranks-twice global-denominator-averaged-again"),
+    wrong("ddp-window-twice", "ddp_lm.py", "--fault window-twice --accum 3", 2, "divided-twice"),
+    wrong("ddp-zero-inside", "ddp_lm.py", "--fault zero-inside --accum 3 --sync every", 2, "accumulator-overwritten"),
+    wrong("ddp-no-ddp", "ddp_lm.py", "--fault no-ddp", 2, UNSYNCED),
+    wrong("ddp-no-sync-forever", "ddp_lm.py", "--fault never --accum 2", 2, UNSYNCED),
+    wrong("ddp-bypass", "ddp_lm.py", "--fault bypass", 2, UNSYNCED),
+    wrong("ddp-bypass-accum", "ddp_lm.py", "--fault bypass --accum 2", 3, UNSYNCED),
+    wrong("ddp-sync-first", "ddp_lm.py", "--fault sync-first --accum 2", 2, "sync-on-wrong-microbatch"),
+    wrong("ddp-sync-second-of-3", "ddp_lm.py", "--fault sync-second --accum 3", 2, "sync-on-wrong-microbatch"),
+    wrong("ddp-sync-late", "ddp_lm.py", "--fault sync-late --accum 2", 2, UNSYNCED + " sync-on-wrong-microbatch"),
+    wrong("ddp-forward-outside", "ddp_lm.py", "--fault forward-outside --accum 2", 2,
+          "forward-outside-sync-context never-synchronised reducer-bypassed"),
+    wrong("ddp-late-param", "ddp_lm.py", "--fault late-param", 2, "param-without-hook", tolerance=None),
+    wrong("ddp-head-outside", "ddp_lm.py", "--fault head-outside", 2, "param-without-hook"),
+    wrong("ddp-no-zero", "ddp_lm.py", "--fault no-zero", 2, "stale-gradient-leaks"),
+    wrong("ddp-no-zero-accum", "ddp_lm.py", "--fault no-zero --accum 2", 2, "stale-gradient-leaks"),
+    wrong("ddp-delayed", "ddp_lm.py", "--fault delayed", 2, "previous-gradient-applied"),
+    wrong("ddp-same-data", "ddp_lm.py", "--fault same-data", 2, "same-data-on-all-ranks"),
+    wrong("ddp-empty-rank-mean", "ddp_lm.py", "--loss mean --lengths emptyhalf", 2,
+          "zero-total divisor-counts-idle-parts replica-means-ignore-counts", reference="--lengths emptyhalf"),
+]
+
+ACCUMULATION = [
+    right("accum", "accum_lm.py", "", 1),
+    right("accum-3-clip", "accum_lm.py", "--accum 3 --clip 0.5", 1),
+    right("accum-equal-means", "accum_lm.py", "--fault means --lengths equal", 1),
+    right("accum-none", "accum_lm.py", "--accum 1", 1),
+    right("accum-bfloat16", "accum_lm.py", "--accum 2 --dtype bfloat16", 1, tolerance=0.3),
+    wrong("accum-means", "accum_lm.py", "--fault means", 1, "mean-of-microbatch-means"),
+    wrong("accum-means-2", "accum_lm.py", "--fault means --accum 2", 1, "mean-of-microbatch-means"),
+    wrong("accum-skew-2", "accum_lm.py", "--fault means --accum 2 --lengths skew2", 1, "mean-of-microbatch-means",
+          tolerance=1e-4),
+    wrong("accum-window-sum", "accum_lm.py", "--fault window-sum --lengths equal", 1, "window-sum-not-mean"),
+    wrong("accum-window-sum-uneven", "accum_lm.py", "--fault window-sum --accum 3", 1, "window-sum-not-mean"),
+    wrong("accum-divided-twice", "accum_lm.py", "--fault divided-twice", 1, "divided-twice"),
+    wrong("accum-mean-divided-twice", "accum_lm.py", "--fault mean-twice --lengths equal", 1, "divided-twice"),
+    wrong("accum-last-only", "accum_lm.py", "--fault last-only", 1, "accumulator-overwritten"),
+    wrong("accum-first-only", "accum_lm.py", "--fault first-only", 1, "only-first-microbatch-kept"),
+    wrong("accum-no-zero", "accum_lm.py", "--fault no-zero --accum 2", 1, "stale-gradient-leaks"),
+    wrong("accum-delayed", "accum_lm.py", "--fault delayed --accum 2", 1, "previous-gradient-applied"),
+    wrong("accum-clip-each", "accum_lm.py", "--fault clip-each --accum 2", 1, "clip-in-wrong-place"),
+]
+
+CASES = [*MANUAL, *DDP, *ACCUMULATION]
+NAMES = [case.name for case in CASES]
+assert len(set(NAMES)) == len(NAMES), "two cases have the same name"
