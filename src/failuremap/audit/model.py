@@ -62,6 +62,9 @@ class Finding(_Record):
         default=None, description="|update - right update| / |right update|, where it can be computed."
     )
     cells: list[Cell] = []
+    cells_step: int | None = Field(
+        default=None, description="The step that the cells show: the one with the worst ratio."
+    )
     repair: str = ""
 
 
@@ -100,6 +103,7 @@ class Verdict(_Record):
     )
     notes: list[str] = Field(default=[], description="What a reader should know and what accuses nobody.")
     cells: list[Cell] = Field(default=[], description="Ranks x micro-batches of a representative step.")
+    cells_step: int | None = Field(default=None, description="The step that the cells show.")
     evidence: Evidence = Evidence()
     script: str = Field(default="", description="The command that was audited.")
     script_exit_code: int | None = None

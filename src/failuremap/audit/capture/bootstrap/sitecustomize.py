@@ -3,7 +3,8 @@
 Python runs a `sitecustomize` at start-up; the audit puts this folder first on PYTHONPATH, so that the script stays as
 it is and its child processes are seen too. The folder leaves sys.path again, and the sitecustomize that it hid is run.
 
-Any Python that the script starts reads this file, so its syntax is old on purpose (no annotations), and it imports next to nothing.
+Any Python that the script starts reads this file, so its syntax is old on purpose (no annotations), and it imports
+next to nothing.
 """
 
 # mypy: ignore-errors

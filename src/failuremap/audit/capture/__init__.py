@@ -1,0 +1,43 @@
+"""Capture: what one process of a training job does with its gradients, written to a trace. Changes nothing in the job."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from failuremap.audit.capture.recorder import Recorder
+
+current: Recorder | None = None
+
+
+def install() -> None:
+    """Starts capture in this process, if the environment names a trace folder; needs torch to be importable.
+
+    Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID and FAILUREMAP_STEPS (optimizer steps to record).
+    """
+    global current
+    folder = os.environ.get("FAILUREMAP_TRACE_DIR")
+    if current is not None or not folder:
+        return
+    from failuremap.audit.capture import data_parallel, graph, losses, optimizers, parameters
+    from failuremap.audit.capture.recorder import Recorder
+
+    steps = os.environ.get("FAILUREMAP_STEPS")
+    current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None)
+    for part in (parameters, optimizers, losses, graph, data_parallel):
+        part.install(current)
+    os.register_at_fork(after_in_child=current.after_fork)
+    atexit.register(finish)
+    # children of multiprocessing leave by os._exit: they run its finalizers, and no atexit
+    multiprocessing.util.Finalize(None, finish, exitpriority=100)
+    multiprocessing.util.register_after_fork(current, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=100))
+
+
+def finish() -> None:
+    """Ends this process's trace; further calls do nothing."""
+    if current is not None:
+        current.finish()

@@ -1,0 +1,101 @@
+"""Sees every backward pass from torch.autograd's two entrances, and which terms of the loss were not seen.
+
+From the tensor that backward starts at, the graph is followed through plain arithmetic until it meets a marked loss.
+What is met instead is a term that no watched loss function made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from failuremap.audit.capture.recorder import Recorder
+
+_MARK = "failuremap.loss"
+# arithmetic between the losses and the tensor that backward starts at
+_ARITHMETIC = frozenset(
+    """Abs Add Alias AsStrided Cat Clamp ClampMax ClampMin Clone Copy Div Exp Expand Index IndexSelect LinalgVectorNorm
+    Log MaskedFill MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Reshape ReshapeAlias
+    Rsqrt Select Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose Unbind UnsafeView Unsqueeze View
+    Where NanToNum _DDPSink Identity""".split()
+)
+_NODE_LIMIT = 20_000
+
+
+def mark(loss: Tensor) -> None:
+    """Marks the node of the graph that made `loss` as seen."""
+    if loss.grad_fn is not None:
+        loss.grad_fn.metadata[_MARK] = True
+
+
+def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
+    """Names of the operations by which backward leaves the arithmetic around the losses; [] if all terms were seen.
+
+    A term on the parameters alone (weight decay written into the loss) ends in the parameters and is no unseen term.
+    """
+    found: set[str] = set()
+    stack: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+    visited: set[Any] = set()
+    while stack and len(visited) < _NODE_LIMIT:
+        node = stack.pop()
+        if node in visited:
+            continue
+        visited.add(node)
+        name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
+        if name == "AccumulateGrad" or _MARK in node.metadata:
+            continue
+        if name not in _ARITHMETIC:
+            found.add(name)
+            continue
+        stack.extend(following for following, _ in node.next_functions if following is not None)
+    return sorted(found)
+
+
+def install(recorder: Recorder) -> None:
+    """Delimits backward passes: torch.autograd.backward (Tensor.backward calls it) and torch.autograd.grad."""
+    torch.autograd.backward = _delimited(recorder, "backward", torch.autograd.backward)
+    torch.autograd.grad = _delimited(recorder, "grad", torch.autograd.grad)
+
+
+def _delimited(recorder: Recorder, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.active:
+            return original(*args, **kwargs)
+        _begin(recorder, kind, args, kwargs)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.end_backward()
+
+    return run
+
+
+def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    unseen: list[str] = []
+    path: dict[str, Any] = {}
+    try:
+        if recorder.depth == 0:
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+            unseen = unseen_terms([roots] if isinstance(roots, Tensor) else [root for root in roots if isinstance(root, Tensor)])
+            path = _path(recorder)
+    except Exception as error:
+        recorder.note_error("backward", error)
+    recorder.begin_backward(kind, unseen, path)
+
+
+def _path(recorder: Recorder) -> dict[str, Any]:
+    """How the forward went through DistributedDataParallel, and whether backward is told to synchronise."""
+    wrappers = recorder.modules.data_parallel()
+    if not wrappers:
+        return {}
+    return {
+        "wrappers": len(wrappers),
+        "forwards": len(recorder.ddp_forwards),
+        "armed": sum(recorder.ddp_forwards),
+        "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in wrappers),
+    }

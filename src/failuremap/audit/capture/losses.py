@@ -1,0 +1,157 @@
+"""Watches torch's loss functions: how many units each call counted, and the scale that backward sent into it.
+
+    mean  L = sum_i w_i l_i / sum_i w_i   a unit's loss weight is  s w_i / sum w   (s: the gradient that reached L)
+    sum   L = sum_i w_i l_i               a unit's loss weight is  s w_i
+    none  one value a unit                a unit's loss weight is the gradient that reached its value
+
+The result of a call is marked in the autograd graph, so that `graph.unseen_terms` can tell what backward reached by
+another way.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from failuremap.audit.capture.graph import mark
+from failuremap.audit.capture.recorder import Recorder
+
+# by elements: the mean divides by all elements of the result
+_ELEMENTWISE = (
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "soft_margin_loss", "margin_ranking_loss", "hinge_embedding_loss",
+)  # fmt: skip
+# by examples: the mean divides by the size of the batch
+_BY_EXAMPLE = (
+    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "cosine_embedding_loss",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "ctc_loss",
+)  # fmt: skip
+_CLASSES = ("cross_entropy", "nll_loss")
+_TORCH = os.path.dirname(torch.__file__)
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FINGERPRINT = 65536
+
+
+def install(recorder: Recorder) -> None:
+    """Wraps every loss function of torch.nn.functional; the modules in torch.nn call through them."""
+    for name in (*_ELEMENTWISE, *_BY_EXAMPLE, *_CLASSES):
+        original = getattr(F, name, None)
+        if original is not None:
+            setattr(F, name, _watching(recorder, name, original))
+
+
+def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def loss(*args: Any, **kwargs: Any) -> Tensor:
+        result = original(*args, **kwargs)
+        if torch.compiler.is_compiling() or torch.jit.is_scripting():
+            return result
+        if recorder.active and isinstance(result, Tensor) and result.requires_grad:
+            try:
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
+                watch_result(recorder, result, _described(name, bound.arguments, result))
+            except Exception as error:
+                recorder.note_error(name, error)
+        return result
+
+    return loss
+
+
+def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any]) -> None:
+    """Puts a hook on a loss's result that completes `event` when the gradient arrives, and marks it as seen."""
+    event["site"] = _site()
+    shape = event.pop("unit_shape", None)
+
+    def arrived(gradient: Tensor) -> None:
+        try:
+            with torch.no_grad():
+                recorder.on_loss({**event, **_scale(gradient.detach(), event["reduction"], shape)})
+        except Exception as error:
+            recorder.note_error("loss", error)
+
+    result.register_hook(arrived)
+    mark(result)
+
+
+def _scale(gradient: Tensor, reduction: str, shape: tuple[int, ...] | None) -> dict[str, Any]:
+    if reduction != "none":
+        return {"scale": gradient.double().sum()}
+    sizes = gradient.double().abs()
+    nonzero = sizes > 0
+    smallest = torch.where(nonzero, sizes, torch.inf).min() if sizes.numel() else torch.zeros(())
+    largest = sizes.max() if sizes.numel() else torch.zeros(())
+    found = {"scale": gradient.double().sum(), "nonzero": nonzero.sum(), "smallest": smallest, "largest": largest}
+    if gradient.dim() > 1 or (shape is not None and len(shape) > 1):
+        by_row = gradient.double().reshape(shape if shape is not None else gradient.shape).flatten(1).sum(1)
+        live = by_row != 0
+        found |= {"rows": live.sum(), "row_smallest": torch.where(live, by_row.abs(), torch.inf).min(), "row_largest": by_row.abs().max()}
+    return found
+
+
+def _described(name: str, arguments: dict[str, Any], result: Tensor) -> dict[str, Any]:
+    reduction = str(arguments.get("reduction", "mean"))
+    target = arguments.get("target")
+    event: dict[str, Any] = {"function": name, "reduction": "mean" if reduction == "batchmean" else reduction}
+    event.update(_counted(name, reduction, arguments, result))
+    if isinstance(target, Tensor):
+        event["fingerprint"] = _fingerprint(target)
+        event["elements"] = target.numel() if not target.is_floating_point() else event["count"]
+        event["unit_shape"] = _unit_shape(target)
+        if event["unit_shape"] is not None and "rows" not in event:
+            event["rows"] = event["unit_shape"][0]
+    return event
+
+
+def _counted(name: str, reduction: str, arguments: dict[str, Any], result: Tensor) -> dict[str, Any]:
+    """The units behind a call, and the sum of the class weights where there are any."""
+    target, scores = arguments.get("target"), arguments.get("input")
+    if name in _CLASSES and isinstance(target, Tensor) and isinstance(scores, Tensor):
+        classes = scores.shape[1 if scores.dim() > 1 else 0]
+        if target.is_floating_point():
+            return {"count": target.numel() // classes, "classes": classes}
+        valid = target != arguments["ignore_index"]
+        counted: dict[str, Any] = {"count": valid.sum(), "classes": classes}
+        if arguments.get("weight") is not None:
+            counted["weight_sum"] = arguments["weight"].detach()[target[valid]].double().sum()
+        return counted
+    if name in _BY_EXAMPLE or reduction == "batchmean":
+        first = next(value for value in arguments.values() if isinstance(value, Tensor))
+        batch = arguments["target_lengths"] if name == "ctc_loss" else first
+        return {"count": int(batch.shape[0]) if isinstance(batch, Tensor) and batch.dim() else 1}
+    tensors = [value.shape for value in (scores, target) if isinstance(value, Tensor)]
+    return {"count": torch.broadcast_shapes(*tensors).numel() if tensors else result.numel()}
+
+
+def _unit_shape(target: Tensor) -> tuple[int, ...] | None:
+    """(sequences, length) where the targets are, or were before `.view(-1)`, a table; else None."""
+    if target.dim() > 1:
+        return tuple(target.shape)
+    base = target._base
+    if base is not None and base.dim() > 1 and base.numel() == target.numel():
+        return tuple(base.shape)
+    return None
+
+
+def _fingerprint(target: Tensor) -> Tensor:
+    """One number that two different batches are very unlikely to share."""
+    flat = target.detach().reshape(-1)[:_FINGERPRINT].double()
+    return (flat * torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)).sum()
+
+
+def _site() -> str:
+    """Where the script called the loss: 'train.py:41', the innermost frame outside torch and failuremap."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, _OURS, "<")):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -1,0 +1,65 @@
+"""Two lines for scripts whose loss no watched function makes: they say what one unit is.
+
+Both cost nothing and change nothing where no audit runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+L = TypeVar("L")
+
+
+def unit_losses(losses: L) -> L:
+    """Says that each element of `losses` is the loss of one unit, before masking and averaging; returns it unchanged.
+
+    Args:
+        losses: Tensor of any shape, one value a unit (token, example); part of what backward starts from.
+
+    Example:
+        >>> import failuremap
+        >>> failuremap.unit_losses([0.5, 0.25])  # without a running audit: the same object back
+        [0.5, 0.25]
+    """
+    _watch(losses, {"function": "unit_losses", "reduction": "none"})
+    return losses
+
+
+def count(units: int, loss: Any = None) -> None:
+    """Says that the loss is a mean over `units` units.
+
+    Args:
+        units: How many units (tokens, examples) the mean is over; 0 or more.
+        loss: The mean itself, before it is scaled and backward starts. Without it the scale that reaches the mean stays
+            unknown: units can be compared with each other, the total weight cannot be judged.
+
+    Example:
+        >>> import failuremap
+        >>> failuremap.count(164)  # without a running audit: nothing happens
+    """
+    if loss is not None:
+        _watch(loss, {"function": "count", "reduction": "mean", "count": int(units)})
+    elif (recorder := _recorder()) is not None:
+        recorder.counts.append(int(units))
+
+
+def _recorder() -> Any:
+    # no import: a script outside an audit must not pay for one
+    capture = sys.modules.get("failuremap.audit.capture")
+    return getattr(capture, "current", None)
+
+
+def _watch(losses: Any, event: dict[str, Any]) -> None:
+    recorder = _recorder()
+    if recorder is None or not recorder.active or not getattr(losses, "requires_grad", False):
+        return
+    from failuremap.audit.capture.losses import watch_result
+
+    watched: Tensor = losses
+    if event["reduction"] == "none":
+        event = {**event, "count": watched.numel()}
+    watch_result(recorder, watched, event)

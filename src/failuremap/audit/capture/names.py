@@ -1,0 +1,74 @@
+"""Names of parameters, found late: modules are remembered as they are built, and asked when a name is needed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+class Modules:
+    """All modules that were built in this process, held weakly."""
+
+    def __init__(self) -> None:
+        self._seen: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        self._names = WeakTensorKeyDictionary()
+
+    def add(self, module: torch.nn.Module) -> None:
+        """Remembers a module; called whenever one registers a parameter or a child."""
+        self._seen.setdefault(module, len(self._seen))
+
+    def _all(self) -> list[torch.nn.Module]:
+        # in the order in which they were built: the same on every rank
+        return sorted(self._seen.keys(), key=lambda module: self._seen[module])
+
+    def data_parallel(self) -> list[torch.nn.Module]:
+        """The DistributedDataParallel wrappers that are alive."""
+        return [module for module in self._all() if type(module).__name__ == "DistributedDataParallel"]
+
+    def unit(self) -> str:
+        """What a loss most likely counts: tokens where something embeds, examples elsewhere."""
+        embeds = any(isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) for module in self._all())
+        return "token" if embeds else "example"
+
+    def name(self, tensor: Tensor | None) -> str:
+        """The parameter's name in the outermost module that holds it; '' if none does."""
+        if tensor is None:
+            return ""
+        if tensor not in self._names:
+            self._resolve()
+        return str(self._names.get(tensor, ""))
+
+    def _resolve(self) -> None:
+        taken = {str(name) for name in self._names.values()}
+        for root in self._roots():
+            for name, parameter in root.named_parameters():
+                if parameter not in self._names:
+                    self._names[parameter] = _unused(_without_wrappers(name), taken)
+
+    def _roots(self) -> Iterator[torch.nn.Module]:
+        modules = self._all()
+        children = {id(child) for module in modules for child in module.children()}
+        yield from (module for module in modules if id(module) not in children)
+
+
+def _without_wrappers(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    while name.startswith("module."):
+        name = name.removeprefix("module.")
+    return name
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    number, candidate = 1, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name} #{number}"
+    taken.add(candidate)
+    return candidate

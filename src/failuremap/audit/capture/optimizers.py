@@ -1,0 +1,138 @@
+"""Sees what an optimizer steps on: every gradient as it is when the step begins, and what clipped it before."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from failuremap.audit.capture.recorder import Recorder, Watched, quiet
+
+
+def install(recorder: Recorder) -> None:
+    """Observes every step of every torch optimizer, and torch's own clipping functions."""
+
+    def before_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            _observe_last(recorder, optimizer)
+            return None
+        # forward and backward run inside step: the gradient is there only when the closure has returned
+        observed = _observing(recorder, optimizer, closure)
+        if len(args) > 1:
+            return (args[0], observed, *args[2:]), kwargs
+        return args, dict(kwargs, closure=observed)
+
+    register_optimizer_step_pre_hook(before_step)
+    for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
+        _watch_clip(recorder, name)
+
+
+def _observing(recorder: Recorder, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
+    @functools.wraps(closure)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        result = closure(*args, **kwargs)
+        on_step(recorder, optimizer)
+        return result
+
+    return observed
+
+
+def _observe_last(recorder: Recorder, optimizer: Optimizer) -> None:
+    """Observes after the optimizer's own pre-hooks, which may still reduce or clip."""
+    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if not hooks:
+        on_step(recorder, optimizer)
+        return
+    key = "failuremap"
+    hooks.pop(key, None)
+    hooks[key] = lambda optimizer, args, kwargs: on_step(recorder, optimizer)
+
+
+@quiet
+def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
+    """Writes down the update of one optimizer step, and the weights that it starts from."""
+    recorder.flush_backward()
+    number, count = recorder.count_step(optimizer)
+    present: list[Watched] = []
+    absent: list[str] = []
+    unwatched: list[str] = []
+    for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+        watched = recorder.watch(parameter)
+        if watched is None:
+            unwatched += [type(parameter).__name__] if parameter.grad is not None else []
+        elif parameter.grad is None or type(parameter.grad) is not Tensor:
+            absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
+            unwatched += [type(parameter.grad).__name__] if parameter.grad is not None else []
+        else:
+            present.append(watched)
+    _write_step(recorder, {"optimizer": number, "count": count, "absent": absent, "unwatched": unwatched}, present, optimizer)
+    recorder.after_step()
+
+
+def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watched], optimizer: Optimizer) -> None:
+    whole = fields["count"] == 0
+    updates, weights = [], []
+    for watched in present:
+        tensor = watched.tensor()
+        assert tensor is not None and tensor.grad is not None
+        updates.append(_unscaled(watched.sketch(tensor.grad), optimizer))
+        weights.append(watched.sketch(tensor) if whole else watched.sketch.coordinates(tensor))
+    payload = torch.cat(updates + weights).cpu().numpy() if present else None
+    ids = [watched.id for watched in present]
+    recorder.write({"kind": "step", **fields, "parameters": ids, "weights": "sketch" if whole else "coordinates"}, payload, ids)
+
+
+def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
+    """A fused optimizer under GradScaler divides by the scale inside its kernel; do the same."""
+    scale = getattr(optimizer, "grad_scale", None)
+    return sketch / scale if isinstance(scale, Tensor) else sketch
+
+
+def _watch_clip(recorder: Recorder, name: str) -> None:
+    original = getattr(clip_grad, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        listed = parameters if isinstance(parameters, Tensor) else list(parameters)
+        if name == "clip_grad_value_":
+            on_value_clip(recorder, [listed] if isinstance(listed, Tensor) else listed)
+        result = original(listed, *args, **kwargs)
+        if name != "clip_grad_value_":
+            on_norm_clip(recorder, name, result, args, kwargs)
+        return result
+
+    for module in (clip_grad, torch.nn.utils):
+        if getattr(module, name, None) is original:
+            setattr(module, name, clip)
+
+
+@quiet
+def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Writes down the norm that was used and the limit, so that the factor is known."""
+    limit = kwargs.get("max_norm", args[0] if args else None)
+    norm = result if isinstance(result, Tensor) else kwargs.get("total_norm", args[1] if len(args) > 1 else None)
+    if limit is None or type(norm) is not Tensor:
+        return
+    recorder.flush_backward()
+    recorder.write({"kind": "clip", "function": name, "norm": norm.item(), "limit": float(limit)})
+
+
+@quiet
+def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor]) -> None:
+    """Writes down the gradients before a clip by value, which no coefficients describe."""
+    recorder.flush_backward()
+    pairs = [(recorder.by_tensor.get(parameter), parameter.grad) for parameter in parameters]
+    known = [(watched, grad) for watched, grad in pairs if watched is not None and type(grad) is Tensor]
+    if known:
+        ids = [watched.id for watched, _ in known]
+        payload = torch.cat([watched.sketch(grad) for watched, grad in known]).cpu().numpy()
+        recorder.write({"kind": "value-clip", "parameters": ids}, payload, ids)
+

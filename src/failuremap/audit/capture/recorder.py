@@ -1,0 +1,298 @@
+"""The recorder: the one object of a process that holds what capture saw and writes it to the trace.
+
+It raises nothing into the job: every entry is wrapped by `quiet`, and what went wrong is written down for the verdict.
+It adds no collective: each rank writes its own file.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from failuremap.audit.capture.names import Modules
+from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch
+from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
+
+# a rank stops recording at this size, and says so
+TRACE_LIMIT = 512 << 20
+_ERROR_LIMIT = 20
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def quiet(method: Callable[Concatenate[Recorder, P], None]) -> Callable[Concatenate[Recorder, P], None]:
+    """Wraps an entry of the recorder: does nothing when it is off, and notes what it raises instead of raising it."""
+
+    @functools.wraps(method)
+    def guarded(self: Recorder, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if not self.active:
+            return
+        try:
+            with torch.no_grad():
+                method(self, *args, **kwargs)
+        except Exception as error:  # the job that is watched must never see it
+            self.note_error(method.__name__, error)
+
+    return guarded
+
+
+@dataclass
+class Watched:
+    """One parameter that the recorder watches."""
+
+    id: int
+    tensor: weakref.ref[Tensor]
+    sketch: Sketch
+    dtype: str
+    shape: tuple[int, ...]
+    named: bool = False
+
+
+@dataclass
+class Backward:
+    """The backward pass that is running, until it is written down."""
+
+    id: int
+    kind: str
+    path: dict[str, Any]
+    unseen: list[str]
+    parameters: list[int] = field(default_factory=list)
+    sketches: list[Tensor] = field(default_factory=list)
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    written: bool = False
+
+
+class Recorder:
+    """Everything that capture knows in one process."""
+
+    def __init__(self, folder: Path, run_id: str, step_limit: int | None) -> None:
+        self.folder, self.run_id, self.step_limit = folder, run_id, step_limit
+        self._reset()
+        self.modules = Modules()
+        self.watched: list[Watched] = []
+        self.by_tensor = WeakTensorKeyDictionary()
+        self._sketches: dict[tuple[int, ...], Sketch] = {}
+
+    def _reset(self) -> None:
+        self.pid = os.getpid()
+        self.active = True
+        self.writer: TraceWriter | None = None
+        self.backward: Backward | None = None
+        self.backward_count = 0
+        self.depth = 0
+        self.ddp_forwards: list[bool] = []
+        self.comm_hooks: list[str] = []
+        self.counts: list[int] = []
+        self.optimizers: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+        self.optimizer_count = 0
+        self.step_count = 0
+        self.errors: list[str] = []
+        self.finished = False
+
+    def after_fork(self) -> None:
+        """Starts anew in a forked child, which may be a rank of its own: same hooks, another trace."""
+        self._reset()
+        for watched in self.watched:
+            watched.named = False
+
+    def note_error(self, where: str, error: BaseException) -> None:
+        """Keeps what went wrong inside the audit, for the verdict to say."""
+        if len(self.errors) < _ERROR_LIMIT:
+            self.errors.append(f"{where}: {type(error).__name__}: {error}"[:300])
+        if isinstance(error, OSError):
+            self.active = False
+
+    # ---- parameters
+
+    def watch(self, tensor: Tensor) -> Watched | None:
+        """Puts a hook on a parameter that can get a gradient; the hook only reads."""
+        known: Watched | None = self.by_tensor.get(tensor)
+        if known is not None or not tensor.requires_grad or not tensor.is_leaf or tensor.is_meta:
+            return known
+        if type(tensor) is not torch.nn.Parameter and type(tensor) is not Tensor:
+            return None
+        shape = tuple(tensor.shape)
+        if shape not in self._sketches:
+            self._sketches[shape] = Sketch(shape)
+        watched = Watched(
+            len(self.watched), weakref.ref(tensor), self._sketches[shape], str(tensor.dtype).removeprefix("torch."), shape
+        )
+        self.watched.append(watched)
+        self.by_tensor[tensor] = watched
+        tensor.register_hook(functools.partial(self._hook, watched))
+        return watched
+
+    def _hook(self, watched: Watched, gradient: Tensor) -> None:
+        self.on_gradient(watched, gradient)
+
+    @quiet
+    def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
+        """Notes one parameter's local gradient, before anything reduces or accumulates it."""
+        backward = self._running()
+        if type(gradient) is not Tensor or tuple(gradient.shape) != watched.shape:
+            raise TypeError(f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}")
+        if self._holds_gradient(watched):
+            backward.kept.append(watched.id)
+        backward.parameters.append(watched.id)
+        backward.sketches.append(watched.sketch(gradient.detach()))
+
+    def _holds_gradient(self, watched: Watched) -> bool:
+        """Whether .grad held something before this backward; if not, whatever came before it was discarded."""
+        tensor = watched.tensor()
+        if tensor is None or tensor.grad is None or type(tensor.grad) is not Tensor:
+            return False
+        return bool(watched.sketch.coordinates(tensor.grad.detach()).any())
+
+    # ---- backward passes
+
+    def begin_backward(self, kind: str, unseen: list[str], path: dict[str, Any]) -> None:
+        """Opens the record of a backward pass; a nested one (checkpointing) belongs to the outer."""
+        self.depth += 1
+        if self.depth == 1:
+            self.backward = Backward(self.backward_count, kind, path, unseen)
+
+    def end_backward(self) -> None:
+        """Closes the record of the outermost backward pass and writes it down."""
+        self.depth = max(0, self.depth - 1)
+        if self.depth or self.backward is None:
+            return
+        self.flush_backward()
+        self.backward_count += self.backward.written
+        self.backward = None
+        self.ddp_forwards.clear()
+
+    def _running(self) -> Backward:
+        if self.backward is None:  # started by something other than torch.autograd's two functions
+            self.begin_backward("engine", [], {})
+            torch.autograd.Variable._execution_engine.queue_callback(self.end_backward)  # type: ignore[attr-defined]
+        assert self.backward is not None
+        return self.backward
+
+    @quiet
+    def on_loss(self, event: dict[str, Any]) -> None:
+        """Notes that the gradient of a loss function's result has arrived: the scale that reached it."""
+        self._running().losses.append(event)
+
+    @quiet
+    def flush_backward(self) -> None:
+        """Writes what the running backward pass has brought so far (an optimizer may step inside it)."""
+        backward = self.backward
+        if backward is None or not backward.sketches:
+            return
+        parameters, sketches, losses, kept = backward.parameters, backward.sketches, backward.losses, backward.kept
+        backward.parameters, backward.sketches, backward.losses, backward.kept = [], [], [], []
+        backward.written = True
+        fields = {
+            "kind": "backward", "id": backward.id, "via": backward.kind, "parameters": parameters, "kept": kept,
+            "unseen": backward.unseen, "path": backward.path,
+            "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
+        }  # fmt: skip
+        self.counts = []
+        self.write(fields, torch.cat(sketches).cpu().numpy(), parameters)
+
+    # ---- steps
+
+    def count_step(self, optimizer: Any) -> tuple[int, int]:
+        """The number of the optimizer, in the order of their first steps, and how often it stepped before."""
+        if optimizer not in self.optimizers:
+            self.optimizers[optimizer] = [self.optimizer_count, 0]
+            self.optimizer_count += 1
+        entry = self.optimizers[optimizer]
+        entry[1] += 1
+        return entry[0], entry[1] - 1
+
+    def after_step(self) -> None:
+        """Switches the recorder off when the steps to audit are done."""
+        self.step_count = max(entry[1] for entry in self.optimizers.values())
+        if self.step_limit is not None and all(entry[1] >= self.step_limit for entry in self.optimizers.values()):
+            self.active = False
+
+    # ---- writing
+
+    def write(self, fields: dict[str, Any], payload: Any = None, parameters: list[int] | None = None) -> None:
+        """Appends a record; before the first one the header, and before a parameter's first use its own record."""
+        if self.writer is None:
+            self._open()
+        assert self.writer is not None
+        for id in parameters or []:
+            if not self.watched[id].named:
+                self._introduce(self.watched[id])
+        self.writer.write(fields, payload)
+        if self.writer.byte_count > TRACE_LIMIT:
+            self.writer.write({"kind": "note", "text": f"the trace reached {TRACE_LIMIT >> 20} MiB; later steps were not recorded"})
+            self.active = False
+
+    def _open(self) -> None:
+        rank, world_size = _place()
+        self.writer = TraceWriter(trace_path(self.folder, rank))
+        self.writer.write(
+            {
+                "kind": "header", "format": FORMAT, "run": self.run_id, "rank": rank, "world_size": world_size,
+                "framework": f"torch {torch.__version__}", "started": time.time(), "unit": self.modules.unit(),
+                "sketch": {"raw": RAW_SIZE, "coordinates": COORDINATES, "sums": SUMS},
+            }
+        )  # fmt: skip
+
+    def _introduce(self, watched: Watched) -> None:
+        assert self.writer is not None
+        watched.named = True
+        name = self.modules.name(watched.tensor()) or f"parameter {watched.id}"
+        self.writer.write(
+            {
+                "kind": "parameter", "id": watched.id, "name": name, "shape": watched.shape, "dtype": watched.dtype,
+                "rows": watched.sketch.row_count, "coordinates": watched.sketch.coordinate_count,
+            }
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Writes the end of the trace: the weights as they are now, and what went wrong."""
+        if self.finished or os.getpid() != self.pid:
+            return
+        self.finished = True
+        try:
+            self._write_end()
+        except Exception as error:  # at exit nobody is left to tell; the missing end record says it
+            self.note_error("finish", error)
+
+    def _write_end(self) -> None:
+        if self.writer is None and self.backward_count == 0 and not self.watched:
+            return
+        used = [watched for watched in self.watched if watched.named and watched.tensor() is not None]
+        with torch.no_grad():
+            sketches = [watched.sketch(_plain(watched.tensor())) for watched in used]
+        payload = torch.cat(sketches).cpu().numpy() if sketches else None
+        fields = {
+            "kind": "end", "parameters": [watched.id for watched in used], "errors": self.errors,
+            "steps": self.step_count, "comm_hooks": self.comm_hooks}  # fmt: skip
+        self.write(fields, payload)
+        assert self.writer is not None
+        self.writer.close()
+
+
+def _plain(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor.detach()
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def _place() -> tuple[int, int]:
+    """This process's rank and the number of ranks: the process group's word, else the launcher's."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
