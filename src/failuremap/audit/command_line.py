@@ -1,0 +1,128 @@
+"""What the audit's two ways in share, `failuremap audit` and `python -m failuremap.audit`: options, errors, outputs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from failuremap.audit.launch import Job
+from failuremap.audit.model import Verdict
+from failuremap.audit.session import Promise
+from failuremap.errors import FailuremapError
+
+COMMAND_SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+"""The first word that is no option starts the audited command; all that follows is its own."""
+
+_INTERRUPTED = 130
+_USAGE = 2
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The values of `judging_options` and `running_options`."""
+
+    unit: str | None
+    promise: Promise
+    json_path: str | None
+    html_path: str | None
+    steps: int | None = None
+    timeout: float | None = None
+    trace: str | None = None
+
+
+def _together(*decorators: Decorator) -> Decorator:
+    """Make one decorator of several, the first outermost."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+judging_options = _together(
+    click.option(
+        "--unit",
+        type=click.Choice(["token", "example", "sequence"]),
+        help="What the loss is a mean over. Default: found out from the loss functions.",
+    ),
+    click.option(
+        "--promise",
+        type=click.Choice(["mean", "sum"]),
+        default="mean",
+        show_default=True,
+        help="What the update should be over all units of a step.",
+    ),
+    click.option("--json", "json_path", metavar="FILE", help="Write the verdict as JSON; - is stdout."),
+    click.option("--html", "html_path", metavar="FILE", help="Write the verdict as an HTML page that stands alone."),
+)
+"""How to judge a trace, and where the verdict goes."""
+
+running_options = _together(
+    click.option("--steps", type=int, envvar="FAILUREMAP_STEPS", metavar="K", help="Capture K optimizer steps only."),
+    click.option("--timeout", type=float, metavar="S", help="Stop the script after S seconds."),
+    click.option(
+        "--trace",
+        metavar="DIR",
+        help="Keep the trace in DIR, for `failuremap diagnose DIR`. Default: a temporary folder, removed afterwards.",
+    ),
+)
+"""How to run the script."""
+
+
+def make_job(command: tuple[str, ...], nproc: int | None, folder: Path, run_id: str, options: Options) -> Job:
+    """Make a job of a command line; it is checked as it is made."""
+    on_stdout = options.json_path == "-"
+    return Job(command, nproc, options.timeout, folder, run_id, options.steps, output_to_stderr=on_stdout)
+
+
+def check_outputs(options: Options) -> None:
+    """Refuse files that can't be written, before the job has cost anything."""
+    from failuremap.audit.report.json_ import check_writable
+
+    for path in (options.json_path, options.html_path):
+        if path and path != "-":
+            check_writable(path)
+
+
+def show(verdict: Verdict, options: Options) -> int:
+    """Print the page and write the files asked for; return the exit code. With `--json -`, stdout is the JSON alone."""
+    from failuremap.audit.report import html, json_, terminal
+
+    terminal.print_verdict(verdict, file=sys.stderr if options.json_path == "-" else None)
+    if options.json_path == "-":
+        click.echo(json_.to_json(verdict), nl=False)
+    elif options.json_path:
+        json_.write(options.json_path, json_.to_json(verdict))
+    if options.html_path:
+        json_.write(options.html_path, html.html(verdict))
+    return verdict.exit_code
+
+
+def run_command(command: click.Command, arguments: Sequence[str] | None = None, *, quiet: bool = False) -> int:
+    """Run a click command whose return value is the exit code; bad usage is one line `error: ...` and code 2."""
+    try:
+        return int(command.main(arguments, standalone_mode=False) or 0)
+    except click.NoSuchOption as error:
+        advice = "Options of the script go behind it, and one that starts the command behind --."
+        return _fail(f"{error.format_message()} {advice}", quiet)
+    except click.ClickException as error:
+        return _fail(error.format_message(), quiet)
+    except FailuremapError as error:
+        return _fail(str(error), quiet)
+    except click.Abort:
+        return _INTERRUPTED
+
+
+def _fail(message: str, quiet: bool) -> int:
+    if not quiet:
+        click.echo(f"error: {message}", err=True)
+    return _USAGE

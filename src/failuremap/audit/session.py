@@ -1,0 +1,61 @@
+"""One audit from start to end: run the job, diagnose its trace, and fold the job's ending into the verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from failuremap.audit import launch
+from failuremap.audit.model import Verdict
+from failuremap.errors import TraceError
+
+Promise = Literal["mean", "sum"]
+
+
+def audit(job: launch.Job, unit: str | None = None, promise: Promise = "mean") -> Verdict:
+    """Run a job and say what it did with its gradients.
+
+    Args:
+        job: What to run; its trace folder exists and is empty.
+        unit: What the loss counts: token, example or sequence; None: found out from the losses.
+        promise: The rule that the job should follow.
+    """
+    return judge(job, launch.run(job), unit, promise)
+
+
+def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Promise) -> Verdict:
+    """Diagnose the trace of a job that has ended; a script that failed outranks whatever the trace says."""
+    verdict = _diagnose(job.trace_dir, unit, promise)
+    told: dict[str, Any] = {"script": shlex.join(job.argv), "script_exit_code": ending.exit_code}
+    if ending.failed:
+        notes = [f"Until then: {verdict.sentence}", *verdict.notes]
+        told |= {"outcome": "script failed", "sentence": f"The script failed: {ending.sentence}.", "notes": notes}
+    return verdict.model_copy(update=told)
+
+
+def without_ranks(verdict: Verdict, missing: Sequence[int], folder: Path, seconds: float) -> Verdict:
+    """Lower a verdict to "cannot tell" because the supervisors of some ranks were not heard of."""
+    ranks = ", ".join(map(str, missing))
+    reason = (
+        f"Rank{'s' if len(missing) > 1 else ''} {ranks} left no word in {str(folder)!r} within {seconds:.0f} s. "
+        "Usual causes: (a) the ranks run on several machines; (b) they have different parent processes; (c) they hang. "
+        "For (a) and (b) give all ranks the same folder, which all of them see: --trace DIR."
+    )
+    if verdict.outcome not in ("right", "wrong"):
+        return verdict.model_copy(update={"reasons": [*verdict.reasons, reason]})
+    seen = f"From the ranks that were heard: {verdict.sentence}"
+    told = {"outcome": "cannot tell", "sentence": f"Not all ranks were heard: rank {ranks} is missing.", "findings": []}
+    return verdict.model_copy(update={**told, "reasons": [reason, *verdict.reasons], "notes": [seen, *verdict.notes]})
+
+
+def _diagnose(folder: Path, unit: str | None, promise: Promise) -> Verdict:
+    """Diagnose, and let a trace that can't be read be a reason: the script ran, so its user is owed an outcome."""
+    from failuremap.audit import diagnose
+
+    try:
+        return diagnose(folder, unit=unit, promise=promise)
+    except TraceError as error:
+        sentence = "The trace of the run can't be read."
+        return Verdict(outcome="not measured", sentence=sentence, promise=promise, reasons=[str(error)])
