@@ -70,7 +70,7 @@ def complaint_about_options(command: click.Command, words: list[str]) -> str | N
         inner = command.commands.get(words[0])
         return complaint_about_options(inner, words[1:]) if inner else f"no command {words[0]!r}"
     ours = words[: words.index("--")] if "--" in words else words
-    known = {"--help", "--version", *(option for parameter in command.params for option in parameter.opts)}
+    known = {"-h", "--help", "--version", *(option for parameter in command.params for option in parameter.opts)}
     known |= {option for parameter in command.params for option in parameter.secondary_opts}
     unknown = [word for word in ours if word.startswith("-") and word.split("=")[0] not in known]
     return f"{command.name} has no option {unknown}" if unknown else None
