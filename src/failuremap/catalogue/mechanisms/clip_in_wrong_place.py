@@ -1,0 +1,20 @@
+"""Gradients are clipped before they are aggregated: min(1, C/|g_k|) on each."""
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="clip-in-wrong-place",
+    title="Gradients are clipped before they are aggregated",
+    abstract="Each rank or micro-batch is scaled by its own norm, so weights change with the data.",
+    contract="Aggregate all contributions, then clip the update once, by one norm on every rank.",
+    why="clip_grad_norm_ runs inside the window, or before the reduction.",
+    by_signs_alone=True,
+    signs=signs({Sign.CLIPPED_BEFORE_REDUCTION}),
+    separated_by="a run without clipping",
+    repair="Clip between the reduction and the step: torch.nn.utils.clip_grad_norm_(params, C); optimizer.step()",
+    references=(
+        "https://github.com/horovod/horovod/issues/1346",
+        "https://github.com/tenstorrent/tt-metal/pull/17672",
+    ),
+)

@@ -1,0 +1,19 @@
+"""All ranks step on the first rank's gradient: 1 on rank 0, 0 on the others."""
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="first-rank-broadcast",
+    title="All ranks step on the first rank's gradient",
+    abstract="The replicas agree, and the work of all ranks but one is thrown away.",
+    contract="Given one gradient for each rank, return the mean over all of them, on every rank.",
+    why="The gradients, or the stepped parameters, are broadcast from rank 0 instead of being reduced.",
+    followed=("first_rank",),
+    by_signs_alone=True,
+    signs=signs({Sign.FIRST_RANK_ONLY}),
+    never=frozenset({Sign.SINGLE_RANK}),
+    separated_by="the ranks that are left: the first one alone here",
+    repair="Reduce, don't broadcast: dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
+    references=(),
+)

@@ -1,0 +1,28 @@
+"""Gradients are never reduced: each rank trains a model of its own."""
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="never-synchronised",
+    title="Gradients are never reduced between the ranks",
+    abstract="Each rank steps on its own gradient: R models drift apart, and one of them is saved.",
+    contract="Given one gradient for each rank, return their mean on every rank.",
+    why="The loop has no reduction at all, or no_sync() is on in every micro-batch.",
+    followed=("own_rank", "own_rank_weighted"),
+    by_signs_alone=True,
+    signs=signs(
+        {Sign.OWN_RANK_ONLY, Sign.NO_DDP},
+        {Sign.OWN_RANK_ONLY, Sign.NO_COLLECTIVE},
+        {Sign.OWN_RANK_ONLY, Sign.SYNCHRONISATION_OFF},
+    ),
+    never=frozenset(
+        {Sign.SINGLE_RANK, Sign.SOME_PARAMETERS, Sign.FORWARD_BYPASSED_WRAPPER, Sign.FORWARD_UNSYNCHRONISED}
+    ),
+    separated_by="whether the model is wrapped, and whether the wrapper's forward is called outside no_sync()",
+    repair="Wrap the model, DistributedDataParallel(model), and leave no_sync() before the window's last forward.",
+    references=(
+        "https://github.com/HenryNdubuaku/nanodl/issues/12",
+        "https://github.com/NVIDIA/TransformerEngine/issues/441",
+    ),
+)

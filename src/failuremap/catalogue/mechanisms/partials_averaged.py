@@ -1,0 +1,57 @@
+"""Disjoint gradient contributions are averaged instead of summed: 1/R where 1 is right."""
+# mypy: disable-error-code="no-untyped-def"
+
+from failuremap.catalogue.mechanism import Mechanism
+from failuremap.catalogue.signs import Sign
+from failuremap.rules import Layout
+
+MECHANISM = Mechanism(
+    slug="partials-averaged",
+    title="Disjoint gradient contributions are averaged instead of summed",
+    abstract="Ranks hold parts of one gradient; their mean is smaller than the gradient by the number of ranks.",
+    contract=(
+        "Given equal-length partial gradient vectors for one parameter block, return their elementwise sum; "
+        "empty input returns []."
+    ),
+    why="Each worker owns a disjoint parameter slice, so their partial gradients are additive contributions.",
+    promised="sum",
+    followed=("mean", "count_weighted_over_ranks"),
+    never=frozenset({Sign.SINGLE_RANK}),
+    separated_by="whether the job promises the sum over its parts, or the mean over its replicas",
+    repair="Sum the parts: dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)  # no division by the world size afterwards",
+    references=(
+        "https://github.com/EleutherAI/gpt-neox/pull/1259",
+        "https://github.com/pytorch/pytorch/pull/115967",
+    ),
+    attempt_follows="first_rank",
+    case="FA-99246",
+)
+
+
+def contributions(parts):
+    """Takes each part as one contribution of one unit."""
+    return list(parts), Layout.from_counts([1] * len(parts))
+
+
+def sample(source):
+    """Draws parts of one width."""
+    width = source.randint(1, 4)
+    return [[source.randint(-50, 50) for _ in range(width)] for _ in range(source.randint(1, 6))]
+
+
+# The published scripts are made of the lines below, byte for byte.
+# fmt: off
+def broken(parts):
+    return [sum(v[j] for v in parts)/len(parts) for j in range(len(parts[0]))] if parts else []
+def attempt(parts):
+    return list(parts[0]) if parts else []
+def fixed(parts):
+    return [sum(v[j] for v in parts) for j in range(len(parts[0]))] if parts else []
+def checks(N, solve, check):
+    check('two workers',solve([[N,2],[3*N,4]]),[4*N,6])
+    check('negative cancellation',solve([[N],[-N],[2*N]]),[2*N])
+    check('empty block',solve([]),[])
+    check('single worker',solve([[N,0]]),[N,0])
+    check('three partials',solve([[1],[2],[N]]),[N+3])
+    check('signed coordinates',solve([[-N,2*N],[N,-N]]),[0,N])
+# fmt: on

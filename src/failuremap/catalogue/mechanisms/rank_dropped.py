@@ -1,0 +1,18 @@
+"""A rank's contribution never arrives: 0 on that rank."""
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="rank-dropped",
+    title="A rank's contribution never arrives",
+    abstract="One rank computes gradients that no update holds: its data are not learned from.",
+    contract="Given one gradient for each rank, every one of them is in the update.",
+    why="The rank sends zeros or an old buffer, is left out of the process group, or its branch skips the reduction.",
+    by_signs_alone=True,
+    signs=signs({Sign.RANK_MISSING}),
+    never=frozenset({Sign.FIRST_RANK_ONLY, Sign.OWN_RANK_ONLY, Sign.SINGLE_RANK}),
+    separated_by="the ranks that are left: all others here",
+    repair="Reduce on every rank, over the default group, p.grad itself: for p in params: dist.all_reduce(p.grad)",
+    references=(),
+)

@@ -1,0 +1,26 @@
+"""An already reduced gradient is reduced again: R^(M-k) on micro-batch k."""
+
+from failuremap.catalogue.mechanism import Mechanism
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="reduced-again",
+    title="An already reduced gradient is reduced again",
+    abstract="The older a micro-batch of the window, the more often it is summed over the ranks.",
+    contract="Given a reduced accumulator and a new local part, reduce the new part only.",
+    why="The reduction runs after each micro-batch, on the accumulated gradient.",
+    followed=(
+        "reduced_again",
+        "reduced_again_over_ranks",
+        "reduced_again_over_window",
+        "reduced_again_over_ranks_and_window",
+    ),
+    never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
+    separated_by="a window of another number of micro-batches",
+    repair="Reduce once, after the window's last backward: if step_now: dist.all_reduce(p.grad)",
+    references=(
+        "https://github.com/sony/nnabla/pull/1120",
+        "https://github.com/horovod/horovod/issues/1099",
+        "https://github.com/hpcaitech/ColossalAI/issues/247",
+    ),
+)

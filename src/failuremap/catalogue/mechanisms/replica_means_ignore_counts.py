@@ -1,0 +1,68 @@
+"""Replica gradients ignore local sample counts: 1/R where n_r/N is right."""
+# ruff: noqa: E501, E702
+# mypy: disable-error-code="no-untyped-def"
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+from failuremap.rules import Layout
+
+MECHANISM = Mechanism(
+    slug="replica-means-ignore-counts",
+    title="Replica gradients ignore local sample counts",
+    abstract="Each rank's mean gradient weighs the same, however many units it is a mean over.",
+    contract=(
+        "Given [gradient_mean, example_count] rows, return the elementwise global example mean; "
+        "zero-count rows contribute nothing and total zero returns []."
+    ),
+    why="Replica means have different denominators, so averaging them equally biases the global batch gradient.",
+    followed=("mean", "rank_means_of_window_weighted"),
+    signs=signs({Sign.UNEQUAL_COUNTS_ACROSS_RANKS}),
+    never=frozenset({Sign.SINGLE_RANK}),
+    separated_by="unequal counts on the ranks, with equal counts in the micro-batches of each rank",
+    repair=(
+        "Divide the summed loss by the global count: count = torch.tensor(float(n), device=loss_sum.device); "
+        "dist.all_reduce(count); (loss_sum * dist.get_world_size() / count).backward()  "
+        "# DDP divides by the world size"
+    ),
+    references=(
+        "https://github.com/huggingface/transformers/issues/608",
+        "https://github.com/pytorch/pytorch/issues/67253",
+        "https://github.com/huggingface/transformers/pull/34373",
+        "https://github.com/PrimeIntellect-ai/prime-rl/pull/2562",
+    ),
+    attempt_follows="count_weighted_over_ranks",
+    case="FA-99241",
+)
+
+
+def contributions(rows):
+    """Splits the rows into mean gradients and the layout of their counts."""
+    return [gradient for gradient, _ in rows], Layout.from_counts([count for _, count in rows])
+
+
+def sample(source):
+    """Draws rows of one width, with a count of 1 or more on each."""
+    width = source.randint(1, 4)
+    vectors = [[source.randint(-50, 50) for _ in range(width)] for _ in range(source.randint(1, 6))]
+    return [(vector, source.randint(1, 9)) for vector in vectors]
+
+
+# The published scripts are made of the lines below, byte for byte.
+# fmt: off
+def broken(rows):
+    return [sum(row[0][j] for row in rows)/len(rows) for j in range(len(rows[0][0]))] if rows else []
+def attempt(rows):
+    total=sum(r[1] for r in rows); return [sum(r[0][j]*r[1] for r in rows)/len(rows) for j in range(len(rows[0][0]))] if rows and total else []
+def fixed(rows):
+    rows=[r for r in rows if r[1]]; total=sum(r[1] for r in rows)
+    return [sum(r[0][j]*r[1] for r in rows)/total for j in range(len(rows[0][0]))] if rows else []
+def checks(N, solve, check):
+    a=[([N,2*N],1),([3*N,4*N],3)]
+    check('unequal batch sizes',solve(a),[2.5*N,3.5*N])
+    check('equal sizes',solve([([N],2),([3*N],2)]),[2*N])
+    check('zero-weight row',solve([([9*N],0),([2*N],2)]),[2*N])
+    check('all zero weights',solve([([N],0)]),[])
+    check('empty collective',solve([]),[])
+    check('single contribution',solve([([N,2*N],N)]),[N,2*N])
+    check('unequal sizes vary',solve([([N],N),([5*N],N+1)]),[N*(6*N+5)/(2*N+1)])
+# fmt: on

@@ -1,0 +1,23 @@
+"""A zero total of weights poisons the aggregation: 0/0."""
+
+from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.signs import Sign
+
+MECHANISM = Mechanism(
+    slug="zero-total",
+    title="A zero total of weights poisons the aggregation",
+    abstract="A rank or micro-batch without a valid unit divides by zero, and nan reaches every parameter.",
+    contract="Given rows whose total count is zero, they contribute nothing, and the update stays finite.",
+    why="A mean over no unit is 0/0, and the reduction spreads it.",
+    by_signs_alone=True,
+    signs=signs({Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION}),
+    separated_by="a batch in which each rank and micro-batch has a valid unit",
+    repair=(
+        "Sum, and divide by the count of all ranks: F.cross_entropy(x, y, reduction='sum') / global_count.clamp(min=1)"
+    ),
+    references=(
+        "https://github.com/allenai/OLMo-core/pull/657",
+        "https://github.com/flwrlabs/flower/issues/7645",
+        "https://github.com/NVIDIA-NeMo/Automodel/issues/3796",
+    ),
+)

@@ -1,0 +1,61 @@
+"""The signs that evidence can show beside the rule: the words in which an audit speaks to the catalogue."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Sign(StrEnum):
+    """One thing seen, or known to be so, in a job; absent means not seen.
+
+    Beside each stands what must have been seen.
+    """
+
+    # Which contributions are in the update.
+    OWN_RANK_ONLY = "own-rank-only"  # each rank's update holds its own contributions only
+    FIRST_RANK_ONLY = "first-rank-only"  # all ranks step on the first rank's gradient
+    RANK_MISSING = "rank-missing"  # no update holds the contributions of some rank
+    FIRST_MICRO_BATCH_ONLY = "first-micro-batch-only"  # the update holds the window's first micro-batch only
+    LAST_MICRO_BATCH_ONLY = "last-micro-batch-only"  # the update holds the window's last micro-batch only
+    MICRO_BATCH_MISSING = "micro-batch-missing"  # the update misses some micro-batch, and holds several others
+    UNSYNCHRONISED_TAIL = "unsynchronised-tail"  # the micro-batches after the synchronised one stay local
+    SOME_PARAMETERS = "some-parameters"  # it is so for a part of the parameters, the others follow another rule
+    EMPTY_CONTRIBUTION = "empty-contribution"  # a contribution without a unit has a share, or is not finite
+    SAME_CONTRIBUTIONS = "same-contributions"  # the ranks' contributions are equal
+
+    # What else is in the update.
+    PREVIOUS_UPDATE_ADDED = "previous-update-added"  # the gradient of the step before is added
+    PREVIOUS_UPDATE_ONLY = "previous-update-only"  # the gradient of the step before is the update
+    CLIPPED_BEFORE_REDUCTION = "clipped-before-reduction"  # each contribution was clipped by a norm of its own
+    NONFINITE = "nonfinite"  # the update holds nan or inf
+
+    # What the replicas hold.
+    REPLICAS_DIFFER = "replicas-differ"  # parameters differ between the ranks
+    REPLICAS_DIFFER_AT_START = "replicas-differ-at-start"  # they did so before the first step
+    REPLICAS_DIFFER_LATER = "replicas-differ-later"  # they were equal before the first step
+
+    # How the job synchronises.
+    DDP_PRESENT = "ddp-present"  # the model was wrapped in DistributedDataParallel
+    NO_DDP = "no-ddp"  # no model was
+    FORWARD_BYPASSED_WRAPPER = "forward-bypassed-wrapper"  # the wrapped module was called, the wrapper was not
+    FORWARD_UNSYNCHRONISED = "forward-unsynchronised"  # forward under no_sync, backward with synchronisation on
+    SYNCHRONISATION_OFF = "synchronisation-off"  # no_sync around forward and backward of every micro-batch
+    NO_COLLECTIVE = "no-collective"  # no reduction was called in the whole job
+
+    # The shape of the job, and of the window concerned.
+    SINGLE_RANK = "single-rank"  # there is one rank
+    SINGLE_MICRO_BATCH = "single-micro-batch"  # the window has one micro-batch
+    SHORT_WINDOW = "short-window"  # the window has fewer micro-batches than the others
+    UNEQUAL_COUNTS_ACROSS_RANKS = "unequal-counts-across-ranks"
+    UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES = "unequal-counts-across-micro-batches"
+    IDLE_UNITS_COUNTED = "idle-units-counted"  # the total weight equals valid units over all units with padding
+
+    # The coefficients c_k of the reduction.
+    COEFFICIENTS_SUM = "coefficients-sum"  # 1
+    COEFFICIENTS_MEAN = "coefficients-mean"  # 1/R
+    COEFFICIENTS_MEAN_TWICE = "coefficients-mean-twice"  # 1/R^2
+
+    # The scale that reached the loss.
+    LOSS_TIMES_WORLD = "loss-times-world"  # it holds the factor R
+    LOSS_OVER_WORLD = "loss-over-world"  # it holds the factor 1/R
+    LOSS_OVER_WINDOW_TWICE = "loss-over-window-twice"  # it holds the factor 1/M^2

@@ -1,0 +1,94 @@
+"""Every mechanism's file: complete, named for itself, and made of known rules and signs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import failuremap.catalogue
+from failuremap.catalogue import Mechanism, Sign, mechanism, mechanisms
+from failuremap.errors import InvalidArgument
+from failuremap.rules import KNOWN
+
+FILES = sorted((Path(failuremap.catalogue.__file__).parent / "mechanisms").glob("[!_]*.py"))
+NAMED_BY_THE_AUDIT = {
+    "replica-means-ignore-counts", "partials-averaged", "mean-of-microbatch-means", "replicas-summed",
+    "compensation-without-cause", "global-denominator-averaged-again", "averaged-over-ranks-twice",
+    "window-sum-not-mean", "divided-twice", "accumulator-overwritten", "only-first-microbatch-kept", "rank-dropped",
+    "first-rank-broadcast", "never-synchronised", "sync-on-wrong-microbatch", "forward-outside-sync-context",
+    "param-without-hook", "reducer-bypassed", "stale-gradient-leaks", "previous-gradient-applied",
+    "clip-in-wrong-place", "zero-total", "divisor-counts-idle-parts", "partial-window-full-divisor",
+    "same-data-on-all-ranks", "replicas-start-different", "reduced-again",
+}  # fmt: skip
+
+
+def entries() -> list[Mechanism]:
+    return list(mechanisms().values())
+
+
+def test_each_file_is_an_entry_of_its_own_name():
+    assert sorted(mechanisms()) == sorted(path.stem.replace("_", "-") for path in FILES)
+
+
+def test_all_mechanisms_that_the_audit_names_are_there():
+    assert NAMED_BY_THE_AUDIT - set(mechanisms()) == set()
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_an_entry_is_complete(entry):
+    prose = {name: getattr(entry, name) for name in ("abstract", "contract", "why", "separated_by", "repair")}
+
+    assert [name for name, text in prose.items() if len(text) < 15] == []
+    assert entry.title[0].isupper()
+    assert not entry.title.endswith(".")
+    assert all(re.match(r"https://(github\.com|pytorch\.org)/", url) for url in entry.references)
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_an_entry_is_made_of_known_rules(entry):
+    names = {entry.promised, *entry.followed} | ({entry.attempt_follows} if entry.stages else set())
+
+    assert names - set(KNOWN) == set()
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_an_entry_can_be_recognised(entry):
+    assert entry.followed or entry.by_signs_alone
+    assert [alternative for alternative in entry.signs if not alternative & entry.never] == list(entry.signs)
+    assert all(isinstance(sign, Sign) for alternative in entry.signs for sign in alternative)
+
+
+def test_an_entry_named_by_signs_alone_needs_a_sign():
+    assert [entry.slug for entry in entries() if entry.by_signs_alone and not all(entry.signs)] == []
+
+
+def test_every_sign_is_used_or_says_what_else_was_seen():
+    used = {sign for entry in entries() for sign in entry.never.union(*entry.signs)}
+
+    assert set(Sign) - used == set()
+
+
+def test_the_two_seed_families_have_code():
+    assert {entry.slug: entry.case for entry in entries() if entry.stages} == {
+        "replica-means-ignore-counts": "FA-99241",
+        "partials-averaged": "FA-99246",
+    }
+
+
+def test_a_mechanism_is_found_by_its_slug():
+    assert mechanism("divided-twice").title == "The accumulated gradient is divided by the window twice"
+
+
+def test_a_misspelt_slug_is_refused_with_those_alike():
+    with pytest.raises(InvalidArgument, match=r"^slug='divided-twise' names no .*; did you mean divided-twice\b.*\?$"):
+        mechanism("divided-twise")
+
+
+def test_a_slug_like_no_other_is_refused_with_the_way_to_the_list():
+    with pytest.raises(
+        InvalidArgument,
+        match=r"^slug='zzz' names no mechanism of the catalogue; `failuremap list` shows all of them\.$",
+    ):
+        mechanism("zzz")

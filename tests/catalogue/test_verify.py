@@ -1,0 +1,168 @@
+"""The scripts: byte for byte those published, run in a fresh interpreter, and held to their entries' claims."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from failuremap.catalogue import STAGES, VARIANTS, mechanism, render, verify
+from failuremap.catalogue.run import run
+from failuremap.catalogue.verify import rule_problem, verify_stage
+from failuremap.errors import InvalidArgument
+
+SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
+WITH_CODE = ("partials-averaged", "replica-means-ignore-counts")
+PUBLISHED = {
+    ("replica-means-ignore-counts", "broken"): "463bff61bdbcda2ed497d0751d4fe96af1b16a1cb9f27b91ae95eb0312cdd088",
+    ("replica-means-ignore-counts", "attempt"): "dfaa1df7b6d35b3c8477a2939b3e92ad05b44160289c64f5e8d67568c1dc26dd",
+    ("partials-averaged", "broken"): "647e6cefd913be653eddd40fe879325c2b5bdd8f0dea094588c2e82471b2bfbc",
+    ("partials-averaged", "attempt"): "a0c5414c70ec0582d3a4d1f5c1c3fe82e3c0bf5aa199aef3f1f866939501f3c9",
+}
+
+
+@pytest.mark.parametrize(("slug", "stage"), PUBLISHED)
+def test_a_script_is_that_of_the_published_record(slug, stage):
+    script = render(mechanism(slug), stage)
+
+    assert hashlib.sha256(script.encode()).hexdigest() == PUBLISHED[slug, stage]
+
+
+def test_negative_control_another_variant_is_another_script():
+    script = render(mechanism("partials-averaged"), "broken", 2)
+
+    assert hashlib.sha256(script.encode()).hexdigest() != PUBLISHED["partials-averaged", "broken"]
+
+
+@pytest.mark.parametrize("stage", ["broken", "attempt"])
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the published records are not beside the checkout")
+def test_a_run_observes_what_the_published_record_says(stage):
+    record = json.loads((SEEDS / "FA-99241.json").read_text(encoding="utf-8"))
+
+    seen = run(render(mechanism("replica-means-ignore-counts"), stage))
+
+    assert seen.stdout == record["verification"][stage]["stdout"]
+    assert seen.exit_code == record["verification"][stage]["exit_code"]
+
+
+def test_every_stage_and_variant_holds_and_is_reported_in_order():
+    reported = []
+
+    results = verify(on_progress=reported.append)
+
+    assert [result.problem for result in results if not result.holds] == []
+    assert [(result.slug, result.stage, result.variant) for result in results] == [
+        (slug, stage, variant) for slug in WITH_CODE for stage in STAGES for variant in VARIANTS
+    ]
+    assert reported == results
+    assert {result.check_count for result in results} == {6, 7}
+    assert {result.stage for result in results if result.failed_checks} == {"broken", "attempt"}
+
+
+def test_one_mechanism_may_be_verified_alone():
+    assert {result.slug for result in verify(["partials-averaged"])} == {"partials-averaged"}
+
+
+def test_a_mechanism_without_code_gives_no_result():
+    assert verify(["divided-twice"]) == []
+
+
+@pytest.mark.parametrize("slug", WITH_CODE)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_follows_its_rule(slug, stage):
+    assert rule_problem(mechanism(slug), stage) == ""
+
+
+@pytest.mark.parametrize(
+    ("stage", "wrong"), [("broken", {"followed": ("sum",)}), ("attempt", {"attempt_follows": "mean"})]
+)
+def test_negative_control_a_misnamed_rule_is_caught(stage, wrong):
+    entry = replace(mechanism("partials-averaged"), **wrong)
+
+    assert f"{stage} doesn't follow {entry.rule_of(stage)}: " in rule_problem(entry, stage)
+    assert not verify_stage(entry, stage, 1).holds
+
+
+def test_negative_control_a_wrong_repair_is_caught():
+    entry = mechanism("partials-averaged")
+    wrong = replace(entry, stages=replace(entry.stages, fixed=fixed))
+
+    result = verify_stage(wrong, "fixed", 3)
+
+    assert result.exit_code == 1
+    assert result.problem.startswith("fixed fails: two workers, ")
+
+
+def fixed(parts):
+    """A repair that sums and then halves."""
+    return [sum(column) / 2 for column in zip(*parts, strict=True)]
+
+
+def test_negative_control_a_broken_stage_that_passes_is_caught():
+    entry = mechanism("partials-averaged")
+    right = replace(entry, stages=replace(entry.stages, broken=broken))
+
+    assert verify_stage(right, "broken", 1).problem == "broken should fail a check and exit with 1; exit code 0"
+
+
+def broken(parts):
+    """A stage that isn't broken."""
+    return [sum(column) for column in zip(*parts, strict=True)]
+
+
+def test_negative_control_a_stage_that_raises_is_caught():
+    entry = mechanism("partials-averaged")
+    raising = replace(entry, stages=replace(entry.stages, attempt=attempt))
+
+    assert "the script gave no observations" in verify_stage(raising, "attempt", 1).problem
+    assert "ZeroDivisionError" in verify_stage(raising, "attempt", 1).problem
+
+
+def attempt(parts):
+    """A stage that raises."""
+    return 1 / 0
+
+
+def test_a_run_is_isolated_from_the_packages_installed_here():
+    assert run("import numpy").exit_code == 1
+    assert "No module named 'numpy'" in run("import numpy").stderr
+
+
+def test_a_run_is_stopped_at_its_time_limit():
+    seen = run("while True: pass", time_limit_s=0.5)
+
+    assert (seen.exit_code, seen.observations, seen.stderr) == (None, (), "stopped after 0.5 s")
+
+
+@pytest.mark.parametrize("printed", ["", "{}", "[1]", '{"observations": [{"check": "a"}]}', "nonsense"])
+def test_a_script_without_a_report_observed_nothing(printed):
+    assert run(f"print({printed!r})").observations == ()
+
+
+@pytest.mark.parametrize(
+    ("slug", "stage", "variant", "message"),
+    [
+        (
+            "divided-twice",
+            "broken",
+            1,
+            r"^slug='divided-twice' is an entry without code; there is no script to write\.$",
+        ),
+        ("partials-averaged", "mended", 1, r"^stage='mended' is not known; expected one of: broken, attempt, fixed\.$"),
+        ("partials-averaged", "fixed", 6, r"^variant=6 is not known; expected a number from 1 to 5\.$"),
+    ],
+)
+def test_a_script_that_cannot_be_written_is_refused(slug, stage, variant, message):
+    with pytest.raises(InvalidArgument, match=message):
+        render(mechanism(slug), stage, variant)
+
+
+def test_a_zero_count_row_is_skipped_even_where_it_is_nan_or_empty():
+    solve = mechanism("replica-means-ignore-counts").stages.fixed
+
+    assert solve([([float("nan")], 0), ([2], 2)]) == [2]
+    assert solve([([], 0), ([2], 2)]) == [2]
+    assert solve([([float("nan")], 0)]) == []
