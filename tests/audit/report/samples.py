@@ -18,7 +18,7 @@ DIVIDED_BY_WORLD = Candidate(
     title="the world divides twice",
     separated_by="a run on 3 ranks: here the window and the world are both 4",
 )
-HOSTILE = "</script><script>alert(1)</script>\"'>&\x1b[31m\u202egnp.\x07"
+HOSTILE = "</script><script>alert(1)</script>\"'>&\x1b[31m\u202egnp.\U000e0001\x07"
 
 
 def grid(ranks: int, micro_batches: int, share: Callable[[int, int], float | None] = lambda r, m: 1.0) -> list[Cell]:
@@ -131,10 +131,10 @@ PART_OF_PARAMETERS = _wrong(
     2,
     2,
     lambda r, m: float(r == 0) * 2,
-    sentence="On 3 of 31 parameters, what rank 1 computed is dropped: the update is that of rank 0 alone.",
+    sentence="On 4 of 31 parameters, what rank 1 computed is dropped: the update is that of rank 0 alone.",
     findings=[
         finding(
-            "On 3 of 31 parameters, what rank 1 computed is dropped: the update is that of rank 0 alone.",
+            "On 4 of 31 parameters, what rank 1 computed is dropped: the update is that of rank 0 alone.",
             candidates=[Candidate(slug="parameter-outside-wrapper", title="a parameter outside the DDP wrapper")],
             followed="each rank steps on its own gradient",
             parameters=["head.weight", "head.bias", "norm.weight", "norm.bias"],

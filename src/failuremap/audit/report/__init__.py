@@ -1,0 +1,11 @@
+"""Reports draw a verdict: a terminal page, JSON with a published schema, an HTML file that stands alone.
+
+    words     values and lists as short text; what no terminal or browser should ever be sent is escaped here
+    outline   the labelled lines of a verdict, the same for the terminal and for HTML
+    cells     ranks x micro-batches: which are shown, and the word for each share
+    terminal  `page`, `print_verdict`
+    html      `html`
+    json_     `to_json`, `schema`, `write`, `check_writable`
+
+`python -m failuremap.audit.report docs/verdict.schema.json [--check]` writes the published schema.
+"""
