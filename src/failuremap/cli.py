@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import uuid
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from failuremap.audit.command_line import (
     show,
 )
 from failuremap.audit.launch.folder import choose_folder
+from failuremap.catalogue.mechanism import STAGES, Mechanism, Stage
+from failuremap.catalogue.render import render
+from failuremap.catalogue.shelf import mechanism, mechanisms
+from failuremap.catalogue.verify import StageResult, verify
 from failuremap.errors import InvalidArgument
 
 
@@ -91,6 +96,71 @@ def diagnose_command(trace_dir: Path, **given: Any) -> int:
     options = Options(**given)
     check_outputs(options)
     return show(diagnose(trace_dir, unit=options.unit, promise=options.promise), options)
+
+
+@main.command("list")
+def list_command() -> None:
+    """List the faults that have a name, one a line."""
+    width = max(map(len, mechanisms()), default=0)
+    for slug, entry in mechanisms().items():
+        click.echo(f"{slug:{width}}  {entry.title}")
+
+
+@main.command("show")
+@click.argument("slug")
+@click.option("--stage", type=click.Choice(STAGES), help="Print this stage as a script that runs.")
+@click.option("-N", "n", type=click.IntRange(1, 5), default=1, show_default=True, help="Which variant of the inputs.")
+def show_command(slug: str, stage: Stage | None, n: int) -> None:
+    """Show a named fault: what goes wrong, why, and its repair; or one of its scripts.
+
+    \b
+    Examples:
+      failuremap show replica-means-ignore-counts
+      failuremap show replica-means-ignore-counts --stage broken -N 2 | python -
+    """
+    entry = mechanism(slug)
+    click.echo(render(entry, stage, n) if stage else _described(entry), nl=stage is None)
+
+
+@main.command("verify")
+@click.argument("slugs", nargs=-1, metavar="[SLUG]...")
+def verify_command(slugs: tuple[str, ...]) -> int:
+    """Run the scripts of named faults: broken and attempt must fail their checks, fixed must pass them.
+
+    \b
+    Examples:
+      failuremap verify                                       all of them
+      failuremap verify replica-means-ignore-counts
+    """
+    results = verify(slugs or None, _print_result)
+    if not results:
+        raise InvalidArgument(f"slugs={list(slugs)}: no scripts to run; these entries are data alone.")
+    return int(not all(result.holds for result in results))
+
+
+def _print_result(result: StageResult) -> None:
+    """Print what one script showed, against what it should show."""
+    checks = f"{len(result.failed_checks)} of {result.check_count} checks failed"
+    mark = "ok    " if result.holds else "FAILED"
+    click.echo(f"{mark} {result.slug} {result.stage} N={result.variant}  {result.problem or checks}")
+
+
+def _described(entry: Mechanism) -> str:
+    """Lay out what a fault is, label before text; its scripts are named where it has them."""
+    parts = {
+        "what": entry.abstract,
+        "contract": entry.contract,
+        "why": entry.why,
+        "repair": entry.repair,
+        "separated": entry.separated_by,
+        "see": " ".join(entry.references),
+        "scripts": f"failuremap show {entry.slug} --stage broken|attempt|fixed [-N 1..5]" if entry.stages else "",
+    }
+    lines = [f"{entry.title}  ({entry.slug})"]
+    for label, text in parts.items():
+        indent = f"  {label:<11}", " " * 13
+        lines += textwrap.wrap(text, 110, initial_indent=indent[0], subsequent_indent=indent[1])
+    return "\n".join(lines)
 
 
 def _refuse_inside_launcher(nproc: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from failuremap.errors import FailuremapError
 COMMAND_SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 """The first word that is no option starts the audited command; all that follows is its own."""
 
-_INTERRUPTED = 130
 _USAGE = 2
+_OUR_FAULT = 70
+_INTERRUPTED = 130
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -108,7 +110,10 @@ def show(verdict: Verdict, options: Options) -> int:
 
 
 def run_command(command: click.Command, arguments: Sequence[str] | None = None, *, quiet: bool = False) -> int:
-    """Run a click command whose return value is the exit code; bad usage is one line `error: ...` and code 2."""
+    """Run a click command whose return value is the exit code; bad usage is one line `error: ...` and code 2.
+
+    A fault of our own is a traceback and code 70: it must not be taken for a verdict.
+    """
     try:
         return int(command.main(arguments, standalone_mode=False) or 0)
     except click.NoSuchOption as error:
@@ -120,6 +125,9 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         return _fail(str(error), quiet)
     except click.Abort:
         return _INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means that the job is wrong
+        traceback.print_exc()
+        return _OUR_FAULT
 
 
 def _fail(message: str, quiet: bool) -> int:
