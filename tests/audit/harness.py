@@ -1,8 +1,8 @@
 """Runs training scripts of `tests/jobs` fast, audits them, and compares the verdicts with what each case expects.
 
-    python tests/audit/harness.py --list
-    python tests/audit/harness.py --run ddp --seeds 3 --jobs 2     every case whose name contains "ddp"
-    python tests/audit/harness.py --check                          are the right forms right and the wrong ones wrong?
+python tests/audit/harness.py --list
+python tests/audit/harness.py --run ddp --seeds 3 --jobs 2     every case whose name contains "ddp"
+python tests/audit/harness.py --check                          does each case train what it says?
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 JOBS = HERE.parent / "jobs"
 
-sys.path.insert(0, str(JOBS))
-from expectations import CASES, Case, command, reference_command  # noqa: E402
+sys.path.insert(0, str(JOBS.parent))
+from jobs.expectations import CASES, Case, command, reference_command  # noqa: E402
 
 
 @dataclass(frozen=True)

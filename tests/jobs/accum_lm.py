@@ -73,8 +73,10 @@ def main():
                 p.grad = g.clone()
             before = now
         optimizer.step()
-    print("loss of the last step's first rows", float(F.cross_entropy(model(parts[0][0]).flatten(0, 1).float(),
-                                                                      parts[0][1].flatten())))
+    print(
+        "loss of the last step's first rows",
+        float(F.cross_entropy(model(parts[0][0]).flatten(0, 1).float(), parts[0][1].flatten())),
+    )
     if cfg.save:
         torch.save(model.state_dict(), cfg.save)
 

@@ -186,18 +186,17 @@ class Trainer:
             self.scaler.update()
 
 
-def main():
-    args = arguments(argparse.ArgumentParser(description=__doc__))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def train(args):
     trainer = Trainer(args)
     trainer.train(args.steps)
     if trainer.rank == 0:
         print("done")
         if args.save:
             torch.save(trainer.plain.state_dict(), args.save)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train(arguments(argparse.ArgumentParser(description=__doc__)))
+    dist.destroy_process_group()

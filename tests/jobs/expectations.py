@@ -41,12 +41,14 @@ def command(case: Case, seed: int) -> list[str]:
 
 def reference_command(case: Case, seed: int) -> list[str]:
     """The arguments with which one process trains on the same global batches, as it should be."""
-    words = (case.args if case.reference is None else case.reference).split()
+    if case.reference is not None:
+        return [*case.reference.split(), "--seed", str(seed)]
+    words = case.args.split()
+    accum = ["--accum", "1"] if "--accum" in words or case.script == "accum_lm.py" else []
     for option in ("--fault", "--accum"):
         if option in words:
             at = words.index(option)
             del words[at : at + 2]
-    accum = [] if case.reference is not None or "--accum" not in case.args else ["--accum", "1"]
     return [*words, *accum, "--seed", str(seed)]
 
 
@@ -60,6 +62,7 @@ def wrong(name: str, script: str, args: str, nproc: int, slugs: str, **more) -> 
     return Case(name, script, args, nproc, WRONG, tuple(slugs.split()), **more)
 
 
+# fmt: off  one row a case, as in a table
 UNSYNCED = "never-synchronised reducer-bypassed forward-outside-sync-context"
 
 MANUAL = [
@@ -79,22 +82,47 @@ MANUAL = [
     right("manual-one-process", "manual_lm.py", "", 1),
     wrong("manual-counts", "manual_lm.py", "--fault counts", 2, "replica-means-ignore-counts"),
     wrong("manual-counts-4-ranks", "manual_lm.py", "--fault counts", 4, "replica-means-ignore-counts"),
-    wrong("manual-counts-bfloat16", "manual_lm.py", "--fault counts --dtype bfloat16", 2, "replica-means-ignore-counts"),
-    wrong("manual-counts-skew-2", "manual_lm.py", "--fault counts --lengths skew2", 2, "replica-means-ignore-counts",
-          tolerance=1e-4),
+    wrong(
+        "manual-counts-bfloat16", "manual_lm.py", "--fault counts --dtype bfloat16", 2, "replica-means-ignore-counts"
+    ),
+    wrong(
+        "manual-counts-skew-2",
+        "manual_lm.py",
+        "--fault counts --lengths skew2",
+        2,
+        "replica-means-ignore-counts",
+        tolerance=1e-4,
+    ),
     wrong("manual-replicas-summed", "manual_lm.py", "--fault replicas-summed --lengths equal", 3, "replicas-summed"),
     wrong("manual-replicas-summed-uneven", "manual_lm.py", "--fault replicas-summed", 2, "replicas-summed"),
-    wrong("manual-averaged-again", "manual_lm.py", "--fault averaged-again", 2,
-          "global-denominator-averaged-again averaged-over-ranks-twice"),
-    wrong("manual-averaged-again-3x2", "manual_lm.py", "--fault averaged-again --accum 2", 3,
-          "global-denominator-averaged-again averaged-over-ranks-twice"),
-    wrong("manual-world-twice", "manual_lm.py", "--fault world-twice --form mean", 3,
-          "averaged-over-ranks-twice global-denominator-averaged-again"),
+    wrong(
+        "manual-averaged-again",
+        "manual_lm.py",
+        "--fault averaged-again",
+        2,
+        "global-denominator-averaged-again averaged-over-ranks-twice",
+    ),
+    wrong(
+        "manual-averaged-again-3x2",
+        "manual_lm.py",
+        "--fault averaged-again --accum 2",
+        3,
+        "global-denominator-averaged-again averaged-over-ranks-twice",
+    ),
+    wrong(
+        "manual-world-twice",
+        "manual_lm.py",
+        "--fault world-twice --form mean",
+        3,
+        "averaged-over-ranks-twice global-denominator-averaged-again",
+    ),
     wrong("manual-times-world", "manual_lm.py", "--fault times-world", 3, "compensation-without-cause replicas-summed"),
     wrong("manual-never-sync", "manual_lm.py", "--fault never-sync", 2, UNSYNCED),
     wrong("manual-never-sync-4-ranks", "manual_lm.py", "--fault never-sync", 4, UNSYNCED),
     wrong("manual-drop-rank", "manual_lm.py", "--fault drop-rank", 3, "rank-dropped"),
-    wrong("manual-drop-rank-mean", "manual_lm.py", "--fault drop-rank --form mean", 2, "rank-dropped first-rank-broadcast"),
+    wrong(
+        "manual-drop-rank-mean", "manual_lm.py", "--fault drop-rank --form mean", 2, "rank-dropped first-rank-broadcast"
+    ),
     wrong("manual-broadcast-first", "manual_lm.py", "--fault broadcast-first", 2, "first-rank-broadcast rank-dropped"),
     wrong("manual-skip-bias", "manual_lm.py", "--fault skip-bias", 2, "param-without-hook"),
     wrong("manual-skip-embedding", "manual_lm.py", "--fault skip-embedding --accum 2", 2, "param-without-hook"),
@@ -106,10 +134,21 @@ MANUAL = [
     wrong("manual-no-broadcast", "manual_lm.py", "--fault no-broadcast", 2, "replicas-start-different"),
     wrong("manual-reduce-every", "manual_lm.py", "--fault reduce-every --accum 3", 2, "reduced-again"),
     wrong("manual-masked-mean", "manual_lm.py", "--loss masked", 2, "replica-means-ignore-counts", reference=""),
-    wrong("manual-empty-rank-mean", "manual_lm.py", "--fault counts --lengths emptyhalf", 2,
-          "zero-total divisor-counts-idle-parts replica-means-ignore-counts"),
-    wrong("manual-empty-rank-nan", "manual_lm.py", "--loss masked --lengths emptyhalf", 2, "zero-total",
-          reference="--lengths emptyhalf"),
+    wrong(
+        "manual-empty-rank-mean",
+        "manual_lm.py",
+        "--fault counts --lengths emptyhalf",
+        2,
+        "zero-total divisor-counts-idle-parts replica-means-ignore-counts",
+    ),
+    wrong(
+        "manual-empty-rank-nan",
+        "manual_lm.py",
+        "--loss masked --lengths emptyhalf",
+        2,
+        "zero-total",
+        reference="--lengths emptyhalf",
+    ),
 ]
 
 DDP = [
@@ -142,26 +181,82 @@ DDP = [
     right("ddp-empty-rank", "ddp_lm.py", "--lengths emptyhalf", 2),
     wrong("ddp-counts", "ddp_lm.py", "--loss mean", 2, "replica-means-ignore-counts", reference=""),
     wrong("ddp-counts-4-ranks", "ddp_lm.py", "--loss mean", 4, "replica-means-ignore-counts", reference=""),
-    wrong("ddp-counts-smoothing", "ddp_lm.py", "--loss mean --smoothing 0.1 --opt adamw", 3,
-          "replica-means-ignore-counts", reference="--smoothing 0.1 --opt adamw", tolerance=0.05),
-    wrong("ddp-counts-bfloat16", "ddp_lm.py", "--loss mean --dtype bfloat16", 2, "replica-means-ignore-counts",
-          reference="--dtype bfloat16", tolerance=0.05),
-    wrong("ddp-counts-fp16-hook", "ddp_lm.py", "--loss mean --hook fp16", 2, "replica-means-ignore-counts", reference=""),
-    wrong("ddp-counts-skew-2", "ddp_lm.py", "--loss mean --lengths skew2", 2, "replica-means-ignore-counts",
-          reference="--lengths skew2", tolerance=1e-4),
-    wrong("ddp-means-of-means-2x2", "ddp_lm.py", "--loss mean --accum 2", 2,
-          "mean-of-microbatch-means replica-means-ignore-counts", reference=""),
-    wrong("ddp-means-of-means-3x4", "ddp_lm.py", "--loss mean --accum 4", 3,
-          "mean-of-microbatch-means replica-means-ignore-counts", reference=""),
-    wrong("ddp-window-sum", "ddp_lm.py", "--loss window-sum --accum 3 --lengths equal", 2, "window-sum-not-mean",
-          reference="--lengths equal"),
-    wrong("ddp-averaged-again", "ddp_lm.py", "--fault averaged-again", 2,
-          "global-denominator-averaged-again averaged-over-ranks-twice"),
-    wrong("ddp-averaged-again-4x2", "ddp_lm.py", "--fault averaged-again --accum 2", 4,
-          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong(
+        "ddp-counts-smoothing",
+        "ddp_lm.py",
+        "--loss mean --smoothing 0.1 --opt adamw",
+        3,
+        "replica-means-ignore-counts",
+        reference="--smoothing 0.1 --opt adamw",
+        tolerance=0.05,
+    ),
+    wrong(
+        "ddp-counts-bfloat16",
+        "ddp_lm.py",
+        "--loss mean --dtype bfloat16",
+        2,
+        "replica-means-ignore-counts",
+        reference="--dtype bfloat16",
+        tolerance=0.05,
+    ),
+    wrong(
+        "ddp-counts-fp16-hook", "ddp_lm.py", "--loss mean --hook fp16", 2, "replica-means-ignore-counts", reference=""
+    ),
+    wrong(
+        "ddp-counts-skew-2",
+        "ddp_lm.py",
+        "--loss mean --lengths skew2",
+        2,
+        "replica-means-ignore-counts",
+        reference="--lengths skew2",
+        tolerance=1e-4,
+    ),
+    wrong(
+        "ddp-means-of-means-2x2",
+        "ddp_lm.py",
+        "--loss mean --accum 2",
+        2,
+        "mean-of-microbatch-means replica-means-ignore-counts",
+        reference="",
+    ),
+    wrong(
+        "ddp-means-of-means-3x4",
+        "ddp_lm.py",
+        "--loss mean --accum 4",
+        3,
+        "mean-of-microbatch-means replica-means-ignore-counts",
+        reference="",
+    ),
+    wrong(
+        "ddp-window-sum",
+        "ddp_lm.py",
+        "--loss window-sum --accum 3 --lengths equal",
+        2,
+        "window-sum-not-mean",
+        reference="--lengths equal",
+    ),
+    wrong(
+        "ddp-averaged-again",
+        "ddp_lm.py",
+        "--fault averaged-again",
+        2,
+        "global-denominator-averaged-again averaged-over-ranks-twice",
+    ),
+    wrong(
+        "ddp-averaged-again-4x2",
+        "ddp_lm.py",
+        "--fault averaged-again --accum 2",
+        4,
+        "global-denominator-averaged-again averaged-over-ranks-twice",
+    ),
     wrong("ddp-times-world", "ddp_lm.py", "--fault times-world", 3, "compensation-without-cause replicas-summed"),
-    wrong("ddp-world-twice", "ddp_lm.py", "--fault world-twice", 2,
-          "averaged-over-ranks-twice global-denominator-averaged-again"),
+    wrong(
+        "ddp-world-twice",
+        "ddp_lm.py",
+        "--fault world-twice",
+        2,
+        "averaged-over-ranks-twice global-denominator-averaged-again",
+    ),
     wrong("ddp-window-twice", "ddp_lm.py", "--fault window-twice --accum 3", 2, "divided-twice"),
     wrong("ddp-zero-inside", "ddp_lm.py", "--fault zero-inside --accum 3 --sync every", 2, "accumulator-overwritten"),
     wrong("ddp-no-ddp", "ddp_lm.py", "--fault no-ddp", 2, UNSYNCED),
@@ -171,16 +266,27 @@ DDP = [
     wrong("ddp-sync-first", "ddp_lm.py", "--fault sync-first --accum 2", 2, "sync-on-wrong-microbatch"),
     wrong("ddp-sync-second-of-3", "ddp_lm.py", "--fault sync-second --accum 3", 2, "sync-on-wrong-microbatch"),
     wrong("ddp-sync-late", "ddp_lm.py", "--fault sync-late --accum 2", 2, UNSYNCED + " sync-on-wrong-microbatch"),
-    wrong("ddp-forward-outside", "ddp_lm.py", "--fault forward-outside --accum 2", 2,
-          "forward-outside-sync-context never-synchronised reducer-bypassed"),
+    wrong(
+        "ddp-forward-outside",
+        "ddp_lm.py",
+        "--fault forward-outside --accum 2",
+        2,
+        "forward-outside-sync-context never-synchronised reducer-bypassed",
+    ),
     wrong("ddp-late-param", "ddp_lm.py", "--fault late-param", 2, "param-without-hook", tolerance=None),
     wrong("ddp-head-outside", "ddp_lm.py", "--fault head-outside", 2, "param-without-hook"),
     wrong("ddp-no-zero", "ddp_lm.py", "--fault no-zero", 2, "stale-gradient-leaks"),
     wrong("ddp-no-zero-accum", "ddp_lm.py", "--fault no-zero --accum 2", 2, "stale-gradient-leaks"),
     wrong("ddp-delayed", "ddp_lm.py", "--fault delayed", 2, "previous-gradient-applied"),
     wrong("ddp-same-data", "ddp_lm.py", "--fault same-data", 2, "same-data-on-all-ranks"),
-    wrong("ddp-empty-rank-mean", "ddp_lm.py", "--loss mean --lengths emptyhalf", 2,
-          "zero-total divisor-counts-idle-parts replica-means-ignore-counts", reference="--lengths emptyhalf"),
+    wrong(
+        "ddp-empty-rank-mean",
+        "ddp_lm.py",
+        "--loss mean --lengths emptyhalf",
+        2,
+        "zero-total divisor-counts-idle-parts replica-means-ignore-counts",
+        reference="--lengths emptyhalf",
+    ),
 ]
 
 ACCUMULATION = [
@@ -191,8 +297,14 @@ ACCUMULATION = [
     right("accum-bfloat16", "accum_lm.py", "--accum 2 --dtype bfloat16", 1, tolerance=0.3),
     wrong("accum-means", "accum_lm.py", "--fault means", 1, "mean-of-microbatch-means"),
     wrong("accum-means-2", "accum_lm.py", "--fault means --accum 2", 1, "mean-of-microbatch-means"),
-    wrong("accum-skew-2", "accum_lm.py", "--fault means --accum 2 --lengths skew2", 1, "mean-of-microbatch-means",
-          tolerance=1e-4),
+    wrong(
+        "accum-skew-2",
+        "accum_lm.py",
+        "--fault means --accum 2 --lengths skew2",
+        1,
+        "mean-of-microbatch-means",
+        tolerance=1e-4,
+    ),
     wrong("accum-window-sum", "accum_lm.py", "--fault window-sum --lengths equal", 1, "window-sum-not-mean"),
     wrong("accum-window-sum-uneven", "accum_lm.py", "--fault window-sum --accum 3", 1, "window-sum-not-mean"),
     wrong("accum-divided-twice", "accum_lm.py", "--fault divided-twice", 1, "divided-twice"),
@@ -204,6 +316,155 @@ ACCUMULATION = [
     wrong("accum-clip-each", "accum_lm.py", "--fault clip-each --accum 2", 1, "clip-in-wrong-place"),
 ]
 
-CASES = [*MANUAL, *DDP, *ACCUMULATION]
+SILENT = ("right", "cannot tell")
+UNSEEN = ("not measured", "cannot tell")
+
+OTHERS = [
+    right("gpt-2-ranks", "pretrain_gpt.py", "", 2, tolerance=0.05),
+    right("gpt-4-ranks-sgd", "pretrain_gpt.py", "--optim=sgd --lr=0.1", 4),
+    right("gpt-one-process", "pretrain_gpt.py", "--optim=sgd --lr=0.1", 1),
+    wrong(
+        "gpt-window-sum",
+        "pretrain_gpt.py",
+        "--optim=sgd --lr=0.1 --grad-clip=0 --divide-loss=0",
+        2,
+        "window-sum-not-mean",
+        reference="--optim=sgd --lr=0.1 --grad-clip=0",
+    ),
+    wrong(
+        "gpt-window-sum-clipped",
+        "pretrain_gpt.py",
+        "--optim=sgd --lr=0.1 --grad-clip=0.5 --divide-loss=0",
+        1,
+        "window-sum-not-mean",
+        tolerance=None,
+    ),
+    right(
+        "finetune-items-2x2",
+        "finetune_trainer.py",
+        "--num-items global --gradient-accumulation-steps 2",
+        2,
+        reference="",
+    ),
+    right("finetune-items-3x1", "finetune_trainer.py", "--num-items global", 3, reference=""),
+    right(
+        "finetune-items-1x3",
+        "finetune_trainer.py",
+        "--num-items local --gradient-accumulation-steps 3",
+        1,
+        reference="",
+    ),
+    wrong(
+        "finetune-means-2x2",
+        "finetune_trainer.py",
+        "--gradient-accumulation-steps 2",
+        2,
+        "mean-of-microbatch-means replica-means-ignore-counts",
+        reference="",
+    ),
+    wrong(
+        "finetune-means-1x3",
+        "finetune_trainer.py",
+        "--gradient-accumulation-steps 3",
+        1,
+        "mean-of-microbatch-means",
+        reference="",
+    ),
+    wrong(
+        "finetune-items-per-device",
+        "finetune_trainer.py",
+        "--num-items local --gradient-accumulation-steps 2",
+        2,
+        "replica-means-ignore-counts",
+        reference="",
+    ),
+    right("images", "images_ddp.py", "", 2, unit="example"),
+    right("images-4-ranks", "images_ddp.py", "", 4, unit="example"),
+    right("images-sum", "images_ddp.py", "--sum-loss --lr 0.002", 1, unit="example", promise="sum"),
+    wrong(
+        "images-sum-averaged",
+        "images_ddp.py",
+        "--sum-loss --lr 0.002",
+        2,
+        "partials-averaged averaged-over-ranks-twice",
+        unit="example",
+        promise="sum",
+    ),
+    right("spawned", "regression_spawn.py", "", 1, unit="example", reference="--procs 1", slow=True),
+    wrong(
+        "spawned-uneven",
+        "regression_spawn.py",
+        "--uneven",
+        1,
+        "replica-means-ignore-counts",
+        unit="example",
+        reference="--procs 1",
+        slow=True,
+    ),
+    right("gan", "gan.py", "", 2, unit="example"),
+    right("gan-3-ranks", "gan.py", "--d-steps 1", 3, unit="example"),
+    wrong(
+        "gan-generator-alone",
+        "gan.py",
+        "--forget-generator",
+        2,
+        "param-without-hook " + UNSYNCED,
+        unit="example",
+        reference="",
+    ),
+    right("class-weights", "class_weights.py", "", 2),
+    wrong("class-weights-local", "class_weights.py", "--local", 2, "replica-means-ignore-counts", reference=""),
+    right("recommender", "recommender.py", "", 2, unit="example"),
+    right("recommender-pos-weight", "recommender.py", "--pos-weight", 3, unit="example"),
+    Case("two-pass-sam", "two_pass.py", "sam", 2, SILENT),
+    Case("two-pass-lbfgs", "two_pass.py", "lbfgs", 2, SILENT, tolerance=0.05),
+    right("closure", "two_pass.py", "closure", 2),
+    wrong("closure-unsynced", "two_pass.py", "closure --unsynced", 2, UNSYNCED, reference="closure"),
+    right("staged-ddp", "staged_finetune.py", "", 2),
+    right("staged-manual", "staged_finetune.py", "--manual --accum 2", 3),
+    wrong(
+        "staged-late-group",
+        "staged_finetune.py",
+        "--manual --late-group",
+        2,
+        "param-without-hook " + UNSYNCED,
+        reference="",
+    ),
+    right("epoch-tail", "epoch_accum.py", "", 1, reference="--micro 36 --accum 1"),
+    right("epoch-tail-ddp", "epoch_accum.py", "", 2, reference="--micro 36 --accum 1"),
+    wrong(
+        "epoch-tail-full-divisor",
+        "epoch_accum.py",
+        "--full-divisor",
+        1,
+        "partial-window-full-divisor",
+        reference="--micro 36 --accum 1",
+    ),
+    wrong(
+        "epoch-tail-full-divisor-ddp",
+        "epoch_accum.py",
+        "--full-divisor",
+        2,
+        "partial-window-full-divisor",
+        reference="--micro 36 --accum 1",
+    ),
+    right("loss-in-module", "aux_loss.py", "", 2),
+    right("aux-loss", "aux_loss.py", "--aux 0.01", 2),
+    right("l2-by-hand", "aux_loss.py", "--l2 1e-3 --aux 0.01", 3),
+    wrong(
+        "aux-loss-own-count",
+        "aux_loss.py",
+        "--aux 0.01 --own-count",
+        2,
+        "replica-means-ignore-counts",
+        reference="--aux 0.01",
+    ),
+    right("join", "uneven_join.py", "", 3, unit="example", tolerance=None),
+    Case("handmade-loss", "handmade_loss.py", "", 2, UNSEEN),
+    Case("handmade-loss-per-rank", "handmade_loss.py", "--per-rank", 2, UNSEEN, tolerance=None),
+]
+# fmt: on
+
+CASES = [*MANUAL, *DDP, *ACCUMULATION, *OTHERS]
 NAMES = [case.name for case in CASES]
 assert len(set(NAMES)) == len(NAMES), "two cases have the same name"

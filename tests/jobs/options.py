@@ -18,8 +18,8 @@ def arguments(parser):
     parser.add_argument("--clip", default="none", choices=["none", "norm", "value"])
     parser.add_argument("--fault", default="")
     parser.add_argument("--save", default="")
-    for switch in (
-        "--static-graph --bucket-view --unused --frozen --tied --checkpointing --compile --autocast --scaler --keep-zeros"
-    ).split():
+    shape = "--unused --frozen --tied --checkpointing --compile"
+    manner = "--static-graph --bucket-view --autocast --scaler --keep-zeros"
+    for switch in f"{shape} {manner}".split():
         parser.add_argument(switch, action="store_true")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""A small causal transformer, and batches of sentences of varying length. Imported by several of the training scripts."""
+"""A small causal transformer, and sentences of varying length. Several of the training scripts import them."""
 
 import torch
 import torch.nn.functional as F

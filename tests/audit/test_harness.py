@@ -1,0 +1,93 @@
+"""The harness itself: ranks that end, fail, hang and leave children; the corpus is what it says it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from audit.harness import JOBS, JobServer, weights_differ
+from jobs.expectations import CASES, Case
+
+pytestmark = pytest.mark.torch
+
+# Every case is checked by `make test-slow`; these are the ways in which cases can be right or wrong.
+QUICK = {
+    "manual-sum", "manual-flat", "ddp-no-sync", "accum", "finetune-items-2x2", "staged-manual", "epoch-tail-ddp",
+    "manual-counts-skew-2", "ddp-sync-second-of-3", "ddp-head-outside", "accum-first-only", "epoch-tail-full-divisor",
+}  # fmt: skip
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "job.py"
+    path.write_text(text)
+    return str(path)
+
+
+def test_ranks_see_what_a_launcher_gives_them(job_server: JobServer, tmp_path: Path) -> None:
+    text = "import os, sys\nprint(os.environ['RANK'], os.environ['WORLD_SIZE'], __name__, sys.argv[1:])"
+
+    result = job_server.run_job(script(tmp_path, text), ["--a", "1"], 2)
+
+    assert result.exit_codes == [0, 0]
+    assert result.output == "0 2 __main__ ['--a', '1']\n1 2 __main__ ['--a', '1']\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7), ("import os; os.abort()", -6)],
+)
+def test_exit_codes_are_the_scripts_own(job_server: JobServer, tmp_path: Path, text: str, code: int) -> None:
+    assert job_server.run_job(script(tmp_path, text), [], 1).exit_codes == [code]
+
+
+def test_a_hanging_rank_is_killed_when_its_time_is_up(job_server: JobServer, tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    result = job_server.run_job(script(tmp_path, "import time; time.sleep(60)"), [], 2, timeout=0.5)
+
+    assert result.exit_codes == [None, None]
+    assert time.monotonic() - started < 10
+
+
+def test_children_of_a_rank_do_not_outlive_it(job_server: JobServer, tmp_path: Path) -> None:
+    text = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid)"
+
+    result = job_server.run_job(script(tmp_path, text), [], 1)
+
+    assert ended(int(result.output))
+
+
+def ended(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_every_script_has_a_case() -> None:
+    used = {case.script for case in CASES}
+    helpers = {"expectations.py", "options.py", "tinytext.py"}
+
+    assert {path.name for path in JOBS.glob("*.py")} - helpers == used
+
+
+def test_case_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def checked() -> list[object]:
+    cases = [case for case in CASES if case.tolerance is not None]
+    return [pytest.param(c, id=c.name, marks=() if c.name in QUICK else pytest.mark.slow) for c in cases]
+
+
+@pytest.mark.parametrize("case", checked())
+def test_a_case_trains_the_weights_of_one_process_if_and_only_if_it_is_right(job_server: JobServer, case: Case) -> None:
+    assert case.tolerance is not None
+    near = weights_differ(job_server, case) < case.tolerance
+
+    assert near == case.is_right
