@@ -4,23 +4,15 @@ python docs/generate.py            write
 python docs/generate.py --check    compare, name what differs, exit 1
 """
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from failuremap.audit.model import Verdict
+from failuremap.audit.report.json_ import schema_text
 from failuremap.cli import main as command_line
 
 DOCS = Path(__file__).parent
-
-
-def verdict_schema() -> str:
-    """Return the JSON schema of what `failuremap audit --json` writes."""
-    schema = Verdict.model_json_schema(mode="serialization")
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def command_page() -> str:
@@ -41,7 +33,7 @@ def _help_of(command: click.Command, context: click.Context) -> str:
     return "\n".join(["```text", *lines, "```"])
 
 
-PAGES = {"verdict.schema.json": verdict_schema, "commands.md": command_page}
+PAGES = {"verdict.schema.json": schema_text, "commands.md": command_page}
 
 
 def stale_pages(folder: Path) -> list[str]:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# At once: the function shares its name with its package, so a later import of the package would hide it.
+from failuremap.aggregate import aggregate
 from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, TraceError
 
 if TYPE_CHECKING:
-    from failuremap.aggregate import aggregate
     from failuremap.audit.capture.marks import count, unit_losses
 
 __version__ = "0.1.0"
@@ -32,9 +33,8 @@ __all__ = [
     "unit_losses",
 ]
 
-# Resolved on first use: a training script that only calls `count` should not pay for NumPy or pydantic.
+# Resolved on first use: a bare import brings in no part of the audit.
 _HOMES = {
-    "aggregate": "failuremap.aggregate",
     "count": "failuremap.audit.capture.marks",
     "unit_losses": "failuremap.audit.capture.marks",
 }
