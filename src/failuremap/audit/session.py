@@ -31,23 +31,29 @@ def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Pro
     told: dict[str, Any] = {"script": shlex.join(job.argv), "script_exit_code": ending.exit_code}
     if ending.failed:
         notes = [f"Until then: {verdict.sentence}", *verdict.notes]
-        told |= {"outcome": "script failed", "sentence": f"The script failed: {ending.sentence}.", "notes": notes}
+        sentence = f"{ending.sentence[0].upper()}{ending.sentence[1:]}."
+        told |= {"outcome": "script failed", "sentence": sentence, "notes": notes}
     return verdict.model_copy(update=told)
 
 
 def without_ranks(verdict: Verdict, missing: Sequence[int], folder: Path, seconds: float) -> Verdict:
     """Lower a verdict to "cannot tell" because the supervisors of some ranks were not heard of."""
-    ranks = ", ".join(map(str, missing))
+    ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
     reason = (
-        f"Rank{'s' if len(missing) > 1 else ''} {ranks} left no word in {str(folder)!r} within {seconds:.0f} s. "
+        f"R{ranks[1:]} left no word in {str(folder)!r} within {seconds:.0f} s. "
         "Usual causes: (a) the ranks run on several machines; (b) they have different parent processes; (c) they hang. "
         "For (a) and (b) give all ranks the same folder, which all of them see: --trace DIR."
     )
     if verdict.outcome not in ("right", "wrong"):
         return verdict.model_copy(update={"reasons": [*verdict.reasons, reason]})
-    seen = f"From the ranks that were heard: {verdict.sentence}"
-    told = {"outcome": "cannot tell", "sentence": f"Not all ranks were heard: rank {ranks} is missing.", "findings": []}
-    return verdict.model_copy(update={**told, "reasons": [reason, *verdict.reasons], "notes": [seen, *verdict.notes]})
+    told = {
+        "outcome": "cannot tell",
+        "sentence": f"Not all ranks were heard: {ranks} {'are' if len(missing) > 1 else 'is'} missing.",
+        "findings": [],
+        "reasons": [reason, *verdict.reasons],
+        "notes": [f"From the ranks that were heard: {verdict.sentence}", *verdict.notes],
+    }
+    return verdict.model_copy(update=told)
 
 
 def _diagnose(folder: Path, unit: str | None, promise: Promise) -> Verdict:

@@ -248,8 +248,8 @@ class Assembler:
             for micro_batch, backward in enumerate(owed):
                 keys.append((rank.rank, micro_batch))
                 backwards.append(backward)
-                rows.append(self._row(rank, backward.chunks, place, starts)[0])
-        updates = [self._row(rank, part.updates, place, starts) for rank, part in zip(having, parts, strict=True)]
+                rows.append(self._sum(rank, backward.chunks, place, starts))
+        updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
         equal, differing = self._compare_weights(having, parts, place, starts, parameters)
         size = int(starts[-1])
         return Step(
@@ -280,17 +280,23 @@ class Assembler:
             return "its gradient was not finite and was discarded"
         return ""
 
-    def _row(self, rank: Rank, chunks: Iterable[Chunk], place: dict[str, int], starts: NDArray[np.int64]) -> tuple[Floats, Any]:
-        row, present = np.zeros(int(starts[-1])), np.zeros(len(place), dtype=bool)
+    def _sum(self, rank: Rank, chunks: Iterable[Chunk], place: dict[str, int], starts: NDArray[np.int64]) -> Floats:
+        """What a backward brought, in all its chunks together."""
+        row = np.zeros(int(starts[-1]))
         for chunk in chunks:
             source, target, touched = self._map(rank, chunk.ids, place, starts, "rows")
-            if len(np.unique(touched)) < len(touched):  # one parameter twice in a backward (checkpointing): they add up
-                np.add.at(row, target, chunk.numbers[source].astype(np.float64))
-            elif present[touched].any() and chunks is not None:
-                row[target] = np.where(np.repeat(present[touched], [starts[p + 1] - starts[p] for p in touched]), 0, row[target])
+            if len(set(chunk.ids)) == len(chunk.ids):
                 row[target] += chunk.numbers[source]
-            else:
-                row[target] = chunk.numbers[source]
+            else:  # checkpointing brings one parameter several times in a backward
+                np.add.at(row, target, chunk.numbers[source].astype(np.float64))
+        return row
+
+    def _last(self, rank: Rank, part: Part, place: dict[str, int], starts: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+        """The update of each parameter; what was taken before a clip by value stands for what came after it."""
+        row, present = np.zeros(int(starts[-1])), np.zeros(len(place), dtype=bool)
+        for chunk in part.updates:
+            source, target, touched = self._map(rank, chunk.ids, place, starts, "rows")
+            row[target] = chunk.numbers[source]
             present[touched] = True
         return row, present
 

@@ -23,6 +23,8 @@ class TraceFolder:
     def claimed(self, run_id: str, *, remove: bool = True) -> Iterator[Path]:
         """Create the folder, mark it as this run's, and remove it at the end if it is temporary and `remove` is set.
 
+        After a fault of our own the folder stays: the run that it tells of may have taken hours.
+
         Raises:
             InvalidArgument: It cannot be written to, or another run's trace is in it.
         """
@@ -32,13 +34,18 @@ class TraceFolder:
             raise InvalidArgument(
                 f"--trace={str(self.path)!r} can't be written: {error.strerror}. Name a folder that you can write to."
             ) from error
+        keep = not (self.temporary and remove)
         try:
             yield self.path
         except InvalidArgument:
             self._unclaim(run_id)
             raise
+        except Exception as fault:
+            keep = True
+            fault.add_note(f"The trace is kept:  failuremap diagnose {self.path}")
+            raise
         finally:
-            if self.temporary and remove:
+            if not keep:
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def _claim(self, run_id: str) -> None:

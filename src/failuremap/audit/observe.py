@@ -1,0 +1,222 @@
+"""One step, fitted: which rule each rank's update follows, on which parameters, and what no rule explains.
+
+Legend: K contributions (classes of equal ones count once in a fit), R ranks, P parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit.fit import EPSILON, Cluster, Fit, Products, fit, tolerance
+from failuremap.audit.windows import Step
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Parameters whose update holds something of the step before."""
+
+    parameters: Mask
+    coefficients_K: Floats
+    errors_K: Floats
+    factor: float
+    """Of the previous update; nan where the previous step's contributions are in the update one by one."""
+    current: bool
+    """Whether this step's contributions are in the update, too."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The update of some ranks, which step alike, explained as far as it goes."""
+
+    ranks: list[int]
+    clusters: list[Cluster]
+    carried: Carried | None
+    own: dict[str, float]
+    """Small parameters that follow "own rank only", with the factor."""
+    unexplained: Mask
+    untouched: Mask
+    """Parameters with an update, and no contribution of any rank in this window."""
+    rounding: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A step and its observations; equal contributions are listed as classes of indices into the step's keys."""
+
+    step: Step
+    observations: list[Observation]
+    classes: list[list[int]]
+    products: Products
+    nonzero_K: Mask
+    same: list[list[int]] = field(default_factory=list)
+
+
+def nonfinite(step: Step) -> tuple[list[int], list[int]]:
+    """Contributions (as indices of keys) and ranks' updates that are not finite."""
+    bad = [k for k, row in enumerate(step.contributions_KL) if not np.isfinite(row).all()]
+    return bad, [rank for rank, row in zip(step.ranks, step.updates_RL, strict=True) if not np.isfinite(row).all()]
+
+
+def observe(step: Step, previous: Step | None) -> Fitted:
+    """Fits every distinct update of a step; all its vectors are finite."""
+    classes = _classes(step)
+    contributions = step.contributions_KL[[members[0] for members in classes]]
+    groups = _alike(step)
+    extra = _previous(step, previous)
+    updates = step.updates_RL[[group[0] for group in groups]]
+    vectors = np.concatenate([contributions, updates, *extra])
+    own = list(range(len(contributions) + len(updates)))
+    products = Products(
+        vectors, step.starts, own, [p.dtype for p in step.parameters], [p.size for p in step.parameters]
+    )
+    reader = _Reader(step, classes, products, len(updates), [len(rows) for rows in extra])
+    observations = [reader.observation(index, group) for index, group in enumerate(groups)]
+    nonzero = np.any(step.contributions_KL != 0, axis=1)
+    return Fitted(step, observations, classes, products, nonzero, [members for members in classes if len(members) > 1])
+
+
+def _classes(step: Step) -> list[list[int]]:
+    """Contributions that are the same vector cannot be told apart: one class, whose coefficient is their sum."""
+    epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
+    classes: list[list[int]] = []
+    for k, row in enumerate(step.contributions_KL):
+        size = np.linalg.norm(row)
+        alike = (members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size))
+        found = next(alike, None)
+        if found is None:
+            classes.append([k])
+        else:
+            found.append(k)
+    return classes
+
+
+def _near(first: Floats, second: Floats, distance: float) -> bool:
+    return bool(np.linalg.norm(first - second) <= distance)
+
+
+def _alike(step: Step) -> list[list[int]]:
+    """Ranks (as rows of updates_RL) that step on the same update, parameter by parameter."""
+    groups: list[list[int]] = []
+    for row in range(len(step.ranks)):
+        for group in groups:
+            first, second = step.updates_RL[group[0]], step.updates_RL[row]
+            apart = np.add.reduceat((first - second) ** 2, step.starts[:-1])
+            size = np.add.reduceat(first**2 + second**2, step.starts[:-1])
+            if (apart <= 1e-10 * size).all() and (step.present_RP[group[0]] == step.present_RP[row]).all():
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    return groups
+
+
+def _previous(step: Step, previous: Step | None) -> list[Floats]:
+    """The step before, laid out like this one: its updates (one a rank of this step) and its contributions."""
+    if previous is None or not np.isfinite(previous.contributions_KL).all() or not np.isfinite(previous.updates_RL).all():
+        return []
+    place = {parameter.name: index for index, parameter in enumerate(previous.parameters)}
+    source, target = [], []
+    for index, parameter in enumerate(step.parameters):
+        before = place.get(parameter.name)
+        if before is not None:
+            source.append(np.arange(previous.starts[before], previous.starts[before] + parameter.rows))
+            target.append(np.arange(step.starts[index], step.starts[index] + parameter.rows))
+    if not source:
+        return []
+    chosen, at = np.concatenate(source), np.concatenate(target)
+    rows = [previous.ranks.index(rank) if rank in previous.ranks else 0 for rank in step.ranks]
+    result = []
+    for matrix in (previous.updates_RL[rows], previous.contributions_KL):
+        laid = np.zeros((len(matrix), step.contributions_KL.shape[1] or int(step.starts[-1])))
+        laid[:, at] = matrix[:, chosen]
+        result.append(laid)
+    return result
+
+
+class _Reader:
+    """Fits the updates of one step, given the inner products of all its vectors."""
+
+    def __init__(self, step: Step, classes: list[list[int]], products: Products, update_count: int, extra: list[int]) -> None:
+        self.step, self.classes, self.products = step, classes, products
+        self.regressors = list(range(len(classes)))
+        self.first_update = len(classes)
+        start = self.first_update + update_count
+        self.previous_updates = list(range(start, start + extra[0])) if extra else []
+        start += extra[0] if extra else 0
+        self.previous_contributions = list(range(start, start + extra[1])) if extra else []
+
+    def observation(self, index: int, group: list[int]) -> Observation:
+        target = self.first_update + index
+        present = self.step.present_RP[group[0]]
+        touched = self.products.by_parameter[:, self.regressors, self.regressors].sum(axis=1) > 0
+        has_update = self.products.by_parameter[:, target, target] > 0
+        whole = fit(self.products, self.regressors, target, present & touched)
+        left = whole.unexplained | (present & has_update & ~touched)
+        carried = self._carried(whole, target, left, group[0])
+        if carried is not None:
+            left = left & ~carried.parameters
+        own = self._own(target, left, self.step.ranks[group[0]])
+        left = left & ~np.array([parameter.name in own for parameter in self.step.parameters], dtype=bool)
+        clusters = [self._spread(cluster) for cluster in whole.clusters]
+        if carried is not None:
+            clusters = [kept for kept in (_without(cluster, carried.parameters) for cluster in clusters) if kept.parameters.any()]
+        untouched = left & ~touched
+        ranks = [self.step.ranks[row] for row in group]
+        return Observation(ranks, clusters, carried, own, left & touched, untouched, whole.rounding)
+
+    def _spread(self, cluster: Cluster) -> Cluster:
+        """Gives each member of a class its part of the class's coefficient."""
+        solution = cluster.solution
+        coefficients, errors = self._by_key(solution.coefficients, solution.errors)
+        return Cluster(cluster.parameters, type(solution)(coefficients, errors, solution.residual, solution.condition))
+
+    def _by_key(self, coefficients: Floats, errors: Floats) -> tuple[Floats, Floats]:
+        spread, noise = np.zeros(len(self.step.keys)), np.zeros(len(self.step.keys))
+        for members, coefficient, error in zip(self.classes, coefficients, errors, strict=True):
+            spread[members], noise[members] = coefficient / len(members), error / len(members)
+        return spread, noise
+
+    def _carried(self, whole: Fit, target: int, left: Mask, row: int) -> Carried | None:
+        """Explains what is left by the step before: its update (not zeroed), or its contributions (applied late)."""
+        if not left.any() or not self.previous_updates:
+            return None
+        limits = np.array([tolerance(dtype, len(self.regressors) + 1) for dtype in self.products.dtypes])
+        for extra in ([self.previous_updates[row]], self.previous_contributions):
+            regressors = [*self.regressors, *extra]
+            solution = self.products.solve(regressors, target, left)
+            fits = left & (self.products.misfit(regressors, target, solution.coefficients) <= np.maximum(limits, whole.rounding))
+            now, before = solution.coefficients[: len(self.regressors)], solution.coefficients[len(self.regressors) :]
+            sizes = np.sqrt(np.diagonal(self.products.by_parameter[left].sum(axis=0)))
+            was = float(np.max(np.abs(before) * sizes[extra], initial=0.0))
+            largest = max(was, float(np.max(np.abs(now) * sizes[self.regressors], initial=0.0)))
+            if fits.sum() * 2 > left.sum() and was > 0.01 * largest:
+                coefficients, errors = self._by_key(now, solution.errors[: len(self.regressors)])
+                current = bool(np.max(np.abs(now) * sizes[self.regressors], initial=0.0) > 1e-3 * largest)
+                return Carried(fits, coefficients, errors, float(before[0]) if len(extra) == 1 and extra[0] in self.previous_updates else float("nan"), current)
+        return None
+
+    def _own(self, target: int, left: Mask, rank: int) -> dict[str, float]:
+        """Parameters too small for a rule of their own whose update is the own rank's contributions, times a factor."""
+        mine = np.array([float(any(self.step.keys[k][0] == rank for k in members)) for members in self.classes])
+        if not mine.any() or mine.all():
+            return {}
+        found = {}
+        for p in np.flatnonzero(left):
+            gram, cross = self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)], self.products.by_parameter[p][self.regressors, target]
+            square = float(mine @ gram @ mine)
+            if square <= 0 or self.products.row_counts[p] < 3:
+                continue
+            factor = float(mine @ cross) / square
+            if self.products.misfit(self.regressors, target, factor * mine)[p] <= tolerance(self.products.dtypes[p], 1):
+                found[self.step.parameters[p].name] = factor
+        return found
+
+
+def _without(cluster: Cluster, parameters: Mask) -> Cluster:
+    return Cluster(cluster.parameters & ~parameters, cluster.solution)

@@ -1,0 +1,158 @@
+"""What one unit of each contribution weighs in its own loss, from the loss functions that were seen.
+
+    total weight of contribution k in the update = c_k * W_k,   W_k = sum over its units of dL_k / d(loss of the unit)
+    effective weight of a unit                   = c_k * W_k / n_k
+
+A loss made of several terms is judged term by term. Legend: K contributions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit.windows import Backward
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of the loss, over all contributions."""
+
+    name: str
+    counts_K: Floats
+    totals_K: Floats
+    has_K: Mask
+    spread: float
+    """Heaviest unit over lightest inside one contribution; 1 where the script weighs its units alike."""
+    total_known: bool
+    """Whether the scale that reached the loss was seen."""
+    elements: float
+    """All units, those that the loss ignores included."""
+
+    @property
+    def unit_weights_K(self) -> Floats:
+        """W_k / n_k; 0 where a contribution has no unit."""
+        return np.where(self.counts_K > 0, self.totals_K / np.where(self.counts_K > 0, self.counts_K, 1), 0.0)
+
+
+@dataclass(frozen=True)
+class Readings:
+    """All that the losses of one step say."""
+
+    alternatives: list[list[Term]]
+    """Ways to sort the losses into terms; the first is the one to believe where none makes the job right."""
+    unseen: list[int]
+    """Contributions with a loss, or a part of it, that was not seen."""
+    unseen_operations: list[str]
+    uncounted: str
+    """Why units could not be counted as asked; '' if they could."""
+
+
+def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
+    """Sorts the losses of a step's backward passes into terms and counts their units.
+
+    Args:
+        backwards: One for each contribution.
+        unit: "example" or "sequence" to count whole rows of the targets; otherwise what the loss counts.
+    """
+    groups: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
+    for k, backward in enumerate(backwards):
+        for loss in backward.losses:
+            key = (loss["function"], loss.get("classes"), loss["site"])
+            groups.setdefault(key, {}).setdefault(k, []).append(loss)
+        if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
+            said = {"function": "count", "reduction": "mean", "count": sum(backward.counts), "scale": None, "site": "failuremap.count"}
+            groups.setdefault(("count", None, ""), {}).setdefault(k, []).append(said)
+    ways = [_merged(groups), list(groups.values())]
+    rows = unit in ("example", "sequence")
+    uncounted = _uncounted(groups, unit) if rows else ""
+    alternatives = [[_term(group, len(backwards), rows) for group in way] for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])]
+    unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward)]
+    operations = sorted({name for k in unseen for name in backwards[k].unseen})
+    return Readings([way for way in alternatives if way], unseen, operations, uncounted)
+
+
+def _has_unseen(backward: Backward) -> bool:
+    marked = bool(backward.counts) or any(loss["function"] in ("count", "unit_losses") for loss in backward.losses)
+    if marked:
+        return False
+    return bool(backward.unseen) or (not backward.losses and backward.via != "backward")
+
+
+def _merged(groups: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]) -> list[dict[int, list[dict[str, Any]]]]:
+    """The same function called at several lines, never twice in a backward: micro-batches of one term."""
+    merged: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
+    for (function, classes, site), group in groups.items():
+        key = (function, classes)
+        if key in merged and not set(merged[key]) & set(group):
+            merged[key] |= group
+        else:
+            merged[key if key not in merged else (function, classes, site)] = dict(group)
+    return list(merged.values())
+
+
+def _uncounted(groups: Iterable[Any], unit: str | None) -> str:
+    for function, _, site in groups:
+        group = groups[(function, _, site)]  # type: ignore[index]
+        losses = [loss for losses in group.values() for loss in losses]
+        if any("rows" not in loss for loss in losses) and unit == "sequence":
+            return (
+                f"sequences cannot be counted at {function} ({site}): its targets came as one flat row. "
+                "Say their number with failuremap.count(sequences, loss), or audit with --unit token."
+            )
+    return ""
+
+
+def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term:
+    counts, totals, has = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)
+    spread, known, elements, names = 1.0, True, 0.0, set()
+    for k, losses in group.items():
+        unit_weights = []
+        for loss in losses:
+            count, total, inner = _unit_count(loss, rows), _total(loss), _spread(loss, rows)
+            counts[k] += count
+            totals[k] += total
+            has[k] = True
+            known &= loss["scale"] is not None
+            spread = max(spread, inner)
+            elements += float(loss.get("elements", loss["count"]))
+            names.add(f"{loss['function']}({loss['reduction']}) at {loss['site']}" if loss["scale"] is not None else loss["site"])
+            unit_weights += [total / count] if count > 0 and total else []
+        if unit_weights and min(unit_weights) > 0:
+            spread = max(spread, max(unit_weights) / min(unit_weights))
+    return Term(", ".join(sorted(names)), counts, totals, has, spread, known, elements)
+
+
+def _unit_count(loss: dict[str, Any], rows: bool) -> float:
+    if rows and "rows" in loss and loss["count"]:
+        return float(loss["rows"])
+    if "weight_sum" in loss and not rows:
+        return float(loss["weight_sum"])
+    return float(loss["nonzero"] if loss["reduction"] == "none" else loss["count"])
+
+
+def _total(loss: dict[str, Any]) -> float:
+    """W: the sum of the derivatives with respect to the units' losses."""
+    if loss["scale"] is None:
+        return 1.0
+    scale = float(loss["scale"])
+    if loss["reduction"] == "sum":
+        return scale * float(loss.get("weight_sum", loss["count"]))
+    if loss["reduction"] == "mean" and not loss["count"]:
+        return 0.0
+    return scale
+
+
+def _spread(loss: dict[str, Any], rows: bool) -> float:
+    smallest, largest = ("row_smallest", "row_largest") if rows and "row_smallest" in loss else ("smallest", "largest")
+    low, high = loss.get(smallest), loss.get(largest)
+    if not low or not high or not np.isfinite(low):
+        return 1.0
+    return float(high) / float(low)

@@ -1,0 +1,213 @@
+"""The sentences of a verdict. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from failuremap.catalogue.signs import Sign
+
+if TYPE_CHECKING:
+    from failuremap.audit.balance import Balance
+    from failuremap.audit.judge import Asked
+    from failuremap.audit.windows import Key, Parameter
+
+OWN_RANK_ONLY = "Each rank steps on its own gradient alone: the ranks are never added up."
+UNSYNCHRONISED_TAIL = "The micro-batches after the synchronised one stay on their own rank."
+LOCAL_SGD = "the ranks step on their own gradients and their weights are made equal later (as local SGD does)"
+
+
+def article(noun: str) -> str:
+    """'a token', 'an example'."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def contribution(rank: int, micro_batch: int) -> str:
+    """'rank 1, micro-batch 0'."""
+    return f"rank {rank}, micro-batch {micro_batch}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """'a, b, c and 4 more'."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def number(value: float) -> str:
+    """Three significant digits, never in powers of ten where a person would not write them."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{value:.2e}"
+
+
+def uneven(balance: Balance, noun: str) -> str:
+    """Who weighs how much more than whom."""
+    weights, counted = balance.weights_K, np.flatnonzero(balance.counted_K)
+    high = counted[np.argmax(weights[counted])]
+    low = counted[np.argmin(weights[counted])]
+    keys = balance.keys
+    heavy, light = _places(balance, keys[high], keys[low])
+    a = article(noun)
+    if not np.isfinite(balance.ratio):
+        return f"{a.capitalize()} {heavy} and {a} {light} pull in opposite directions."
+    return f"{a.capitalize()} {heavy} weighs {_times(balance.ratio)} times {a} {light}."
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 1.1 else f"{ratio:.2f}"
+
+
+def _places(balance: Balance, high: Key, low: Key) -> tuple[str, str]:
+    """Names the ranks alone, or the micro-batches alone, where the other does not matter."""
+    weights, counted = balance.weights_K, balance.counted_K
+
+    def alike(axis: int) -> bool:
+        groups: dict[int, list[float]] = {}
+        for key, weight, used in zip(balance.keys, weights, counted, strict=True):
+            if used:
+                groups.setdefault(key[axis], []).append(float(weight))
+        return all(max(group) - min(group) <= 0.005 * max(abs(w) for w in group) for group in groups.values())
+
+    if alike(0):
+        return f"on rank {high[0]}", f"on rank {low[0]}"
+    if alike(1):
+        return f"in micro-batch {high[1]}", f"in micro-batch {low[1]}"
+    return f"on {contribution(*high)}", f"on {contribution(*low)}"
+
+
+def total(balance: Balance, asked: Asked) -> str:
+    """How far the whole update is from the promised one."""
+    what = f"the {'sum' if asked.promise == 'sum' else 'mean'} over all {asked.noun}s"
+    return f"The update is {number(balance.total)} times {what}."
+
+
+def empty_takes_share(balance: Balance, noun: str) -> str:
+    """A contribution without units is in the mean."""
+    empty = [key for key, count, has in zip(balance.keys, balance.term.counts_K, balance.term.has_K, strict=True) if has and count == 0]
+    return (
+        f"{contribution(*empty[0]).capitalize()} has no {noun} and takes its share of the mean: "
+        f"the update is {number(balance.total)} times the mean over all {noun}s."
+    )
+
+
+def empty_is_nan(where: str, noun: str) -> str:
+    """A contribution without units makes the update nan."""
+    return f"The update is not finite: {where} has no {noun}, and its mean over nothing is nan."
+
+
+def carried(current: bool, factor: float) -> str:
+    """The step before is in this update."""
+    if not np.isfinite(factor):
+        return "The update holds contributions of the step before instead of this step's."
+    if current:
+        return f"The previous step's gradient is in the update again, {number(factor)} times: it was not zeroed."
+    return f"The update is the previous step's gradient, {number(factor)} times."
+
+
+def missing(signs: set[Sign], which: list[int], micro_batch_count: int) -> str:
+    """Whose gradient never arrives."""
+    if Sign.FIRST_RANK_ONLY in signs and len(which) > 1:
+        return "All ranks step on one rank's gradient alone: the others never reach the update."
+    if Sign.RANK_MISSING in signs:
+        ranks = ", ".join(map(str, which))
+        return f"The gradient of rank{'s' if len(which) > 1 else ''} {ranks} never reaches the update."
+    if Sign.LAST_MICRO_BATCH_ONLY in signs:
+        return f"Only the last of {micro_batch_count} micro-batches reaches the update."
+    if Sign.FIRST_MICRO_BATCH_ONLY in signs:
+        return f"Only the first of {micro_batch_count} micro-batches reaches the update."
+    return f"Micro-batch {', '.join(map(str, which))} of {micro_batch_count} never reaches the update."
+
+
+def ranks_apart(vectors: Sequence[Any]) -> str:
+    """Ranks step on different combinations."""
+    return f"The ranks step on different updates: coefficients {coefficients(vectors[0])} on one, {coefficients(vectors[1])} on another."
+
+
+def coefficients(values: Any, most: int = 8) -> str:
+    """'0.5 0.5 0.25 ...'."""
+    shown = " ".join(f"{value:.4g}" for value in list(values)[:most])
+    return shown + (" ..." if len(values) > most else "")
+
+
+def local_parameters(names: list[str], count: int) -> str:
+    """Some parameters are not reduced."""
+    return f"{len(names)} of {count} parameters are never added up over the ranks: {listed(names)}."
+
+
+def other_parameters(names: list[str], count: int) -> str:
+    """Some parameters follow another rule."""
+    return f"{len(names)} of {count} parameters follow another rule than the rest: {listed(names)}."
+
+
+def scaled_parameters(names: list[str], factor: float) -> str:
+    """Some parameters differ by a factor."""
+    if abs(factor) < 1e-6:
+        return f"{len(names)} parameters got gradients and an update of zero: {listed(names)}."
+    return f"{len(names)} parameters get {number(factor)} times the update of the rest: {listed(names)}."
+
+
+def unexplained(count: int, total_count: int) -> str:
+    """No coefficients give this update."""
+    return f"The update of {count} of {total_count} parameters is no combination of the gradients that were computed."
+
+
+def same_data(same_targets: bool) -> str:
+    """Equal gradients on all ranks."""
+    return "All ranks compute the same gradient" + (", on the same targets: they train on the same data." if same_targets else ".")
+
+
+def clipped_before(factors: dict[int, float]) -> str:
+    """Own clip factors by rank."""
+    shown = ", ".join(f"{number(factor)} on rank {rank}" for rank, factor in sorted(factors.items())[:4])
+    return f"Each rank clips its own gradient before the ranks are added up: factors {shown}."
+
+
+def loss_not_seen(operations: list[str]) -> str:
+    """No loss function was seen."""
+    through = f" (backward went through {', '.join(operations[:3])})" if operations else ""
+    return (
+        f"the loss was not seen{through}: no loss function of torch.nn.functional made it. "
+        "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss)"
+    )
+
+
+def part_not_seen(count: int, total_count: int, operations: list[str]) -> str:
+    """A term of the loss was not seen."""
+    through = f" ({', '.join(operations[:3])})" if operations else ""
+    return (
+        f"in {count} of {total_count} backward passes a term of the loss was not seen{through}; "
+        "mark it with failuremap.unit_losses(losses) or failuremap.count(units, loss)"
+    )
+
+
+def own_weights(term: str, noun: str) -> str:
+    """The script weighs its units itself."""
+    return (
+        f"{term}: {noun}s weigh differently inside one micro-batch, by the script's own weights, so shares cannot be compared. "
+        "If each sequence is meant to weigh the same, audit with --unit sequence"
+    )
+
+
+def own_factor(balance: Balance) -> str:
+    """A total that no rule explains."""
+    return f"{balance.term.name}: the total weight is {number(balance.total)}, the same for every unit: a factor of the script's own (or clipping)."
+
+
+def not_separable(balance: Balance, parameters: Sequence[Parameter]) -> str:
+    """Coefficients with errors too large."""
+    return (
+        f"the contributions are too much alike to tell their coefficients apart (relative error {number(balance.relative_error)}); "
+        "usual causes: the same data on several ranks, or a low-precision gradient; audit more steps"
+    )
+
+
+def replicas_differ_at_start(names: list[str], count: int) -> str:
+    """Different initial weights."""
+    return f"The ranks do not start from the same weights: {len(names)} of {count} parameters differ ({listed(names)})."
+
+
+def replicas_differ_later(names: list[str], count: int, step: int) -> str:
+    """Replicas drifted apart."""
+    return f"The ranks no longer hold the same weights from step {step} on: {len(names)} of {count} parameters differ ({listed(names)})."
