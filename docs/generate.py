@@ -13,19 +13,24 @@ from failuremap.audit.report.json_ import schema_text
 from failuremap.cli import main as command_line
 
 DOCS = Path(__file__).parent
+WIDTH = 100
 
 
 def command_page() -> str:
     """Return the page of all commands: the --help text of each."""
     parts = ["# The commands", "Written by `make docs` from the help texts."]
-    context = click.Context(command_line, info_name="failuremap", terminal_width=100, max_content_width=100)
+    context = _context_of(command_line, "failuremap", None)
     parts += [_help_of(command_line, context)]
     for name in command_line.list_commands(context):
         command = command_line.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, parent=context, info_name=name, terminal_width=100, max_content_width=100)
-        parts += [f"## failuremap {name}", _help_of(command, inner)]
+        parts += [f"## failuremap {name}", _help_of(command, _context_of(command, name, context))]
     return "\n\n".join(parts) + "\n"
+
+
+def _context_of(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(command, parent=parent, info_name=name, **settings)
 
 
 def _help_of(command: click.Command, context: click.Context) -> str:

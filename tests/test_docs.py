@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib.util
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +200,22 @@ def generator():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_audit_of_the_readme_is_what_it_prints():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in commands_of(text) if line.startswith("failuremap audit")]
+    (shown,) = [block for block in blocks_of(text, "text") if "a fair share" in block]
+    command = [sys.executable, "-m", *shlex.split(line)]
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "COLUMNS": "118"})
+
+    assert run.returncode == 1
+    assert facts_of(shown) == facts_of(run.stdout)
+
+
+def facts_of(page: str) -> list[str]:
+    """Return the lines of a verdict page that are the same on every machine: the sentence, the rules, the cells."""
+    return [line.rstrip() for line in page.splitlines() if re.match(r"✗|✓| +(rank|followed|promised|mechanism) ", line)]
