@@ -62,8 +62,9 @@ def indistinguishable(layout: Layout, rules: Iterable[Rule] | None = None) -> li
     """Groups the names of rules that give the same weights on this layout; only groups of two and more.
 
     Example:
-        >>> indistinguishable(Layout.from_counts([4, 4]), [KNOWN["weighted_mean"], KNOWN["mean"], KNOWN["sum"]])
-        [{'weighted_mean', 'mean'}]
+        >>> groups = indistinguishable(Layout.from_counts([4, 4]), map(KNOWN.get, ("weighted_mean", "mean", "sum")))
+        >>> [sorted(names) for names in groups]
+        [['mean', 'weighted_mean']]
     """
     groups: dict[tuple[object, ...], set[str]] = {}
     for rule in rules or KNOWN.values():
