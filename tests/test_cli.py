@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -70,7 +69,7 @@ def test_a_failed_script_is_shown_as_it_was_and_then_said_to_have_failed(user):
     code, out, err = user.run("audit", "--", PYTHON, "train.py")
 
     assert code == 4
-    assert out.startswith("epoch 0\n") and "The script failed: the script exited with code 1." in out
+    assert out.startswith("epoch 0\n") and "The script exited with code 1." in out
     assert err.startswith("Traceback") and err.endswith("RuntimeError: lost\n")
 
 
@@ -79,7 +78,7 @@ def test_a_rank_that_fails_is_named(user):
 
     code, out, _ = user.run("audit", "--nproc", "2", "--", PYTHON, "train.py")
 
-    assert code == 4 and "The script failed: rank 1 exited with code 7." in out
+    assert code == 4 and "Rank 1 exited with code 7." in out
 
 
 def test_a_script_that_hangs_is_stopped(user):
@@ -88,7 +87,7 @@ def test_a_script_that_hangs_is_stopped(user):
     code, out, _ = user.run("audit", "--timeout", "0.5", "--", PYTHON, "train.py")
 
     assert code == 4
-    assert "the script was still running after 0.5 s (--timeout 0.5) and was stopped" in " ".join(out.split())
+    assert "The script was still running after 0.5 s (--timeout 0.5) and was stopped" in " ".join(out.split())
 
 
 def test_an_interrupted_audit_says_so_and_leaves_nothing(user):
@@ -99,7 +98,7 @@ def test_an_interrupted_audit_says_so_and_leaves_nothing(user):
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=30)[0]
 
-    assert process.returncode == 4 and "the script was interrupted after" in out
+    assert process.returncode == 4 and "The script was interrupted after" in out
     assert list(user.temporary.iterdir()) == []
 
 
@@ -290,10 +289,9 @@ def test_a_fault_whose_claim_does_not_hold_is_told(monkeypatch, capsys):
     assert (code, capsys.readouterr().out) == (1, "FAILED partials-averaged fixed N=2  fixed fails: empty block\n")
 
 
-def test_help_is_quick_because_no_framework_is_imported(user):
+def test_the_command_line_imports_no_framework():
     source = "import sys, failuremap.cli; print('torch' in sys.modules)"
-    started = time.monotonic()
 
     result = subprocess.run([PYTHON, "-c", source], env=clean_environment(), capture_output=True, text=True)
 
-    assert result.stdout == "False\n" and time.monotonic() - started < 20
+    assert result.stdout == "False\n"

@@ -34,6 +34,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def wait_until_gone(pids: list[int], seconds: float = 10.0) -> bool:
+    """Wait for the end of processes that nobody waits for; False if one lives on."""
+    deadline = time.monotonic() + seconds
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(map(is_alive, pids))
+
+
 def wait_for(path: Path, seconds: float = 20.0) -> str:
     """Wait until a file has content, and return it."""
     deadline = time.monotonic() + seconds

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.launch_helpers import clean_environment, is_alive, make_job, wait_for, write_script
+from audit.launch_helpers import clean_environment, is_alive, make_job, wait_for, wait_until_gone, write_script
 from failuremap.audit.launch import Job, run, supervise
 from failuremap.errors import InvalidArgument
 
@@ -111,10 +111,11 @@ def test_a_failing_rank_is_named_and_the_hanging_one_is_stopped(tmp_path):
     ending = run(make_job(tmp_path, source, nproc=2))
 
     assert (ending.exit_codes, ending.sentence) == ((-signal.SIGTERM, 3), "rank 1 exited with code 3")
-    assert 0.5 <= ending.seconds < 5
+    assert 0.5 <= ending.seconds < 30
 
 
-def test_the_other_ranks_have_time_for_their_own_traceback(tmp_path, capfd):
+def test_the_other_ranks_have_time_for_their_own_traceback(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(supervise, "FAILURE_SECONDS", 20.0)
     source = """
         import os, sys, time
         if os.environ["RANK"] == "1": sys.exit(3)
@@ -150,7 +151,7 @@ def test_a_hanging_script_is_stopped_at_its_timeout(tmp_path):
 def test_a_script_that_ignores_sigterm_is_killed(tmp_path):
     source = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
 
-    ending = run(make_job(tmp_path, source, timeout=0.5))
+    ending = run(make_job(tmp_path, source, timeout=1.5))
 
     assert (ending.exit_codes, ending.timed_out) == ((-signal.SIGKILL,), True)
 
@@ -158,7 +159,7 @@ def test_a_script_that_ignores_sigterm_is_killed(tmp_path):
 def test_a_script_that_ends_well_on_sigterm_has_still_timed_out(tmp_path):
     source = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\ntime.sleep(60)"
 
-    ending = run(make_job(tmp_path, source, timeout=0.5))
+    ending = run(make_job(tmp_path, source, timeout=1.5))
 
     assert (ending.exit_codes, ending.failed) == ((0,), True)
 
@@ -249,7 +250,9 @@ def test_a_signal_is_passed_on_and_reported(tmp_path, number):
         supervisor.send_signal(number)
         printed = supervisor.communicate(timeout=20)[0]
 
-    assert printed.splitlines() == [f"saved after {number.name}", "(0,) True the script was interrupted after 0 s"]
+    first, second = printed.splitlines()
+    assert first == f"saved after {number.name}"
+    assert second.startswith("(0,) True the script was interrupted after ")
 
 
 def test_a_second_signal_kills_a_script_that_will_not_end(tmp_path):
@@ -280,9 +283,8 @@ def test_the_ranks_die_with_a_killed_supervisor(tmp_path):
         pids = [int(wait_for(tmp_path / f"rank{rank}")) for rank in range(2)]
         supervisor.kill()
         supervisor.wait()
-        time.sleep(0.3)
 
-    assert [is_alive(pid) for pid in pids] == [False, False]
+    assert wait_until_gone(pids)
 
 
 def test_stdin_goes_to_rank_0_alone(tmp_path):

@@ -20,13 +20,23 @@ def test_a_temporary_folder_is_private_and_removed(tmp_path, monkeypatch):
     assert (path, mode, path.exists()) == (tmp_path / "failuremap-abc", 0o700, False)
 
 
-def test_a_temporary_folder_is_removed_after_an_error_too(tmp_path, monkeypatch):
+def test_a_temporary_folder_is_removed_after_an_interrupt_too(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     with pytest.raises(KeyboardInterrupt), choose_folder(None, "abc").claimed("abc"):
         raise KeyboardInterrupt
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_after_a_fault_of_our_own_the_trace_is_kept_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    with pytest.raises(ZeroDivisionError) as raised, choose_folder(None, "abc").claimed("abc"):
+        raise ZeroDivisionError
+
+    assert raised.value.__notes__ == [f"The trace is kept:  failuremap diagnose {tmp_path}/failuremap-abc"]
+    assert (tmp_path / "failuremap-abc").exists()
 
 
 def test_a_folder_that_the_user_named_stays(tmp_path):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,7 @@ def test_a_failed_rank_is_named_by_rank_0_and_keeps_its_code(launcher):
     (code, out, _), (other, _, _) = launcher.run(source)
 
     assert (code, other) == (4, 3)
-    assert "The script failed: rank 1 exited with code 3." in out
+    assert "Rank 1 exited with code 3." in out
 
 
 def test_a_killed_rank_is_named_by_its_signal(launcher):
@@ -83,7 +82,7 @@ def test_a_killed_rank_is_named_by_its_signal(launcher):
     (code, out, _), (other, _, _) = launcher.run(source)
 
     assert (code, other) == (4, 128 + 9)
-    assert "The script failed: rank 1 was killed by SIGKILL." in out
+    assert "Rank 1 was killed by SIGKILL." in out
 
 
 def test_one_process_without_a_launcher_will_do(launcher):
@@ -134,7 +133,7 @@ def test_a_launcher_that_stops_the_ranks_leaves_no_process(launcher):
     outputs = [rank.communicate(timeout=30)[0] for rank in ranks]
 
     assert [rank.returncode for rank in ranks] == [4, 128 + signal.SIGTERM]
-    assert "The script failed: the script was interrupted" in outputs[0]
+    assert "The script was interrupted" in outputs[0]
     assert [is_alive(pid) for pid in pids] == [False, False]
 
 
@@ -151,7 +150,6 @@ def test_two_ranks_of_one_machine_do_not_clean_up_after_each_other(launcher):
 def test_torchrun_starts_the_audit(tmp_path):
     script = write_script(tmp_path, "import os, sys; print('rank', os.environ['RANK'], sys.argv[1:])")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "failuremap.audit"]
-    started = time.monotonic()
 
     result = subprocess.run(
         [*command, "--promise", "mean", str(script), "--promise", "x"],
@@ -165,4 +163,3 @@ def test_torchrun_starts_the_audit(tmp_path):
     assert result.stdout.count("not measured") == 1
     assert "exitcode  : 3" in result.stderr
     assert [name for name in os.listdir(tmp_path) if name.startswith("failuremap")] == []
-    assert time.monotonic() - started < 60
