@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+FOLDER = Path(__file__).parents[1] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
+DEMO = FOLDER / "demo.sh"
 
 
 def losses_of(script: Path, *options: str) -> list[float]:
@@ -33,3 +36,26 @@ def test_an_example_learns(script):
 
     assert len(losses) == 6
     assert losses[-1] < losses[0] - 1
+
+
+def test_the_demo_does_not_take_a_crash_for_a_verdict(tmp_path):
+    crashing = tmp_path / "failuremap"
+    crashing.write_text("#!/bin/sh\nexit 1\n")
+    crashing.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    run = subprocess.run(["bash", str(DEMO)], capture_output=True, text=True, env=environment)
+
+    assert run.returncode == 1
+    assert "expected the verdict 'wrong' and exit code 1" in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_demo_tells_the_wrong_job_from_the_repaired_one():
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    run = subprocess.run(["bash", str(DEMO)], capture_output=True, text=True, env=environment)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.index("✗ wrong") < run.stdout.index("✓ right")
