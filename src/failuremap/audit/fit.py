@@ -45,7 +45,14 @@ class Solution:
 class Products:
     """Inner products of vectors, one matrix for each parameter."""
 
-    def __init__(self, vectors_VL: Floats, starts: NDArray[np.int64], scaled_by: Sequence[int], dtypes: Sequence[str], sizes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        vectors_VL: Floats,
+        starts: NDArray[np.int64],
+        scaled_by: Sequence[int],
+        dtypes: Sequence[str],
+        sizes: Sequence[int],
+    ) -> None:
         """Takes all inner products.
 
         Args:
@@ -56,11 +63,17 @@ class Products:
             sizes: Elements of each parameter; a sketch of fewer elements than rows holds no more than these.
         """
         self.dtypes = list(dtypes)
-        self.row_counts = np.minimum(np.diff(starts), np.asarray(sizes, dtype=np.int64)) if len(sizes) else np.diff(starts)
+        self.row_counts = (
+            np.minimum(np.diff(starts), np.asarray(sizes, dtype=np.int64)) if len(sizes) else np.diff(starts)
+        )
         blocks = [vectors_VL[:, starts[p] : starts[p + 1]] for p in range(len(starts) - 1)]
-        products = np.array([block @ block.T for block in blocks]).reshape(len(blocks), len(vectors_VL), len(vectors_VL))
+        products = np.array([block @ block.T for block in blocks]).reshape(
+            len(blocks), len(vectors_VL), len(vectors_VL)
+        )
         square = np.sum(products[:, scaled_by, scaled_by], axis=1) if len(blocks) else np.zeros(0)
-        self.by_parameter = products * np.where(square > 0, np.diff(starts) / np.where(square > 0, square, 1), 0)[:, None, None]
+        self.by_parameter = (
+            products * np.where(square > 0, np.diff(starts) / np.where(square > 0, square, 1), 0)[:, None, None]
+        )
         self.live: Mask = square > 0
 
     def solve(self, regressors: Sequence[int], target: int, parameters: Mask) -> Solution:
@@ -160,12 +173,16 @@ def fit(products: Products, regressors: Sequence[int], target: int, parameters: 
     return Fit(clusters, todo, rounding)
 
 
-def explained(products: Products, regressors: Sequence[int], target: int, coefficients: Floats, limits: Floats, among: Mask) -> Mask:
+def explained(
+    products: Products, regressors: Sequence[int], target: int, coefficients: Floats, limits: Floats, among: Mask
+) -> Mask:
     """The parameters among these whose update the coefficients explain, up to rounding."""
     return (products.misfit(regressors, target, coefficients) <= limits) & among
 
 
-def _largest_group(products: Products, regressors: Sequence[int], target: int, todo: Mask, limits: Floats) -> tuple[Mask, Solution]:
+def _largest_group(
+    products: Products, regressors: Sequence[int], target: int, todo: Mask, limits: Floats
+) -> tuple[Mask, Solution]:
     """The parameters that one rule explains: from a fit of all, of all without the worst, or of one parameter alone."""
     solution = products.solve(regressors, target, todo)
     best = explained(products, regressors, target, solution.coefficients, limits, todo)
@@ -205,7 +222,9 @@ def _alone(products: Products, regressors: Sequence[int], todo: Mask) -> list[Ma
     return [np.arange(len(todo)) == p for p in large[:8]]
 
 
-def _evenly_rounded(products: Products, regressors: Sequence[int], target: int, parameters: Mask, pooled: Solution) -> float:
+def _evenly_rounded(
+    products: Products, regressors: Sequence[int], target: int, parameters: Mask, pooled: Solution
+) -> float:
     """The residual that arithmetic in a smaller type on the way (a compressing hook) explains; 0 if that is not it.
 
     Such rounding is spread evenly over the tensors, and no tensor has a rule of its own that fits much better.
@@ -213,11 +232,15 @@ def _evenly_rounded(products: Products, regressors: Sequence[int], target: int, 
     if not 2e-6 < pooled.residual < 6e-3:
         return 0.0
     misfit = products.misfit(regressors, target, pooled.coefficients)
-    large = [p for p in np.flatnonzero(parameters & products.live) if products.row_counts[p] > max(16, 4 * len(regressors))]
+    large = [
+        p for p in np.flatnonzero(parameters & products.live) if products.row_counts[p] > max(16, 4 * len(regressors))
+    ]
     if not large:
         return 0.0
     own = [products.solve(regressors, target, np.arange(len(parameters)) == p) for p in large]
-    own_misfit = [products.misfit(regressors, target, solution.coefficients)[p] for p, solution in zip(large, own, strict=True)]
+    own_misfit = [
+        products.misfit(regressors, target, solution.coefficients)[p] for p, solution in zip(large, own, strict=True)
+    ]
     better = [mine / max(misfit[p], 1e-300) for p, mine in zip(large, own_misfit, strict=True)]
     worst, middle = float(misfit[large].max()), float(np.median(misfit[large]))
     if np.median(better) < 0.5 or worst > 2e-2 or worst > 12 * middle:

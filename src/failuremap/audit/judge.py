@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import patterns, words
-from failuremap.audit.balance import SURE, Balance
+from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
-from failuremap.audit.weigh import Readings, Term, read_losses
+from failuremap.audit.shares import cells, judge_weights
+from failuremap.audit.weigh import Readings, read_losses
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
 
@@ -19,62 +20,10 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass
-class Fault:
-    """One thing that is wrong at one step."""
-
-    kind: str
-    """Faults of a kind at several steps are one finding."""
-    signs: set[Sign]
-    sentence: str
-    followed: list[str] = field(default_factory=list)
-    parameters: list[str] = field(default_factory=list)
-    ratio: float | None = None
-    total: float | None = None
-    term: str | None = None
-    effect: float | None = None
-    cells: list[Cell] = field(default_factory=list)
-
-
-@dataclass
-class Judged:
-    """What one step shows."""
-
-    number: int
-    faults: list[Fault] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
-    """Why something of this step cannot be told."""
-    unmeasured: list[str] = field(default_factory=list)
-    """Why something of this step was not measured."""
-    notes: list[str] = field(default_factory=list)
-    cells: list[Cell] = field(default_factory=list)
-    relative_error: float = 0.0
-    residual: float | None = None
-    judged_parameters: int = 0
-    all_parameters: int = 0
-    losses_seen: int = 0
-    losses_total: int = 0
-    sites: list[str] = field(default_factory=list)
-    micro_batch_count: int = 0
-    equal_counts: bool = False
-    totals: dict[str, float] = field(default_factory=dict)
-    unit_counts: dict[str, float] = field(default_factory=dict)
-    weights_equal: bool | None = None
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user wants to know, and what is known of the whole job."""
-
-    unit: str | None
-    noun: str
-    promise: str
-    full_window: int
-
-
 def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     """Judges one step."""
     judged = Judged(step.number, weights_equal=step.weights_equal, all_parameters=len(step.parameters))
+    judged.differing, judged.names = step.weights_differ_in, frozenset(parameter.name for parameter in step.parameters)
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:
@@ -105,7 +54,12 @@ def _judge_nonfinite(judged: Judged, step: Step, readings: Readings, bad: list[i
         return
     where = words.contribution(*step.keys[guilty[0]])
     judged.faults.append(
-        Fault("nonfinite", {Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION}, words.empty_is_nan(where, asked.noun), cells=_bare_cells(step, readings))
+        Fault(
+            "nonfinite",
+            {Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION},
+            words.empty_is_nan(where, asked.noun),
+            cells=_bare_cells(step, readings),
+        )
     )
 
 
@@ -136,20 +90,19 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_other_parameters(judged, fitted, main, signs, asked)
     _judge_same(judged, fitted, signs)
     if main is not None:
-        _judge_weights(judged, fitted, main, readings, signs, asked)
-    judged.judged_parameters = _judged_count(fitted)
+        judge_weights(judged, fitted, main, readings, signs, asked)
+    judged.unjudged = _unjudged(fitted)
 
 
-def _judged_count(fitted: Fitted) -> int:
-    seen = np.ones(len(fitted.step.parameters), dtype=bool)
-    for observation in fitted.observations:
-        seen &= ~(observation.unexplained | observation.untouched)
-    return int(seen.sum())
+def _unjudged(fitted: Fitted) -> set[str]:
+    left = np.any([o.unexplained | o.untouched for o in fitted.observations], axis=0)
+    return {fitted.step.parameters[p].name for p in np.flatnonzero(left)}
 
 
 def _judge_left(judged: Judged, fitted: Fitted) -> None:
     """What no rule explains: the step before (a fault), nothing that was captured (not measured), or nothing at all."""
     names = [parameter.name for parameter in fitted.step.parameters]
+    _note_hooks(judged, fitted, names)
     carried = [o.carried for o in fitted.observations if o.carried is not None]
     if carried:
         first = carried[0]
@@ -167,11 +120,21 @@ def _judge_left(judged: Judged, fitted: Fitted) -> None:
         _judge_unexplained(judged, fitted, left, names)
 
 
+def _note_hooks(judged: Judged, fitted: Fitted, names: list[str]) -> None:
+    hooked = np.any([o.hooked for o in fitted.observations], axis=0)
+    if hooked.any():
+        judged.notes.append(
+            f"the script's own hooks change the gradient of {words.listed([names[p] for p in np.flatnonzero(hooked)])} on each rank"
+        )
+
+
 def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[str]) -> None:
     touched = [names[p] for p in np.flatnonzero(left)]
     small = fitted.products.row_counts[left].sum() < 2 * len(fitted.classes) + 2
     if small:
-        judged.doubts.append(f"{words.listed(touched)}: too few numbers to tell which rule {'they follow' if len(touched) > 1 else 'it follows'}")
+        judged.doubts.append(
+            f"{words.listed(touched)}: too few numbers to tell which rule {'they follow' if len(touched) > 1 else 'it follows'}"
+        )
         return
     judged.faults.append(Fault("unexplained", set(), words.unexplained(len(touched), len(names)), parameters=touched))
 
@@ -185,7 +148,10 @@ def _surroundings(fitted: Fitted) -> set[Sign]:
     paths = [backward.path for backward in step.backwards]
     signs.add(Sign.DDP_PRESENT if any(paths) else Sign.NO_DDP)
     if step.weights_equal is False:
-        signs |= {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if step.number == 1 else Sign.REPLICAS_DIFFER_LATER}
+        signs |= {
+            Sign.REPLICAS_DIFFER,
+            Sign.REPLICAS_DIFFER_AT_START if step.number == 1 else Sign.REPLICAS_DIFFER_LATER,
+        }
     if any(paths):
         signs |= _wrapper_signs(step)
     return signs
@@ -204,16 +170,6 @@ def _wrapper_signs(step: Step) -> set[Sign]:
     return set()
 
 
-@dataclass(frozen=True)
-class Main:
-    """The rule of most parameters, the same for every rank that steps."""
-
-    coefficients_K: Floats
-    errors_K: Floats
-    live_K: Mask
-    signs: set[Sign]
-
-
 def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
     """The rule that the ranks follow together; None where each steps on its own, which is judged here."""
     rules = [rule for rule in (_rule_of(o, fitted) for o in fitted.observations) if rule is not None]
@@ -222,12 +178,24 @@ def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
     if len(rules) > 1 and _judge_apart(judged, fitted, signs):
         return None
     main = rules[0]
-    missing, which = patterns.missing(patterns.presence(main.coefficients_K, main.errors_K, fitted.nonzero_K), fitted.step.keys)
+    missing, which = patterns.missing(
+        patterns.presence(main.coefficients_K, main.errors_K, fitted.nonzero_K), fitted.step.keys
+    )
+    if Sign.FIRST_RANK_ONLY in missing:
+        missing = _one_rank(main, len(fitted.step.ranks))
     if missing:
         sentence = words.missing(missing, which, judged.micro_batch_count)
-        judged.faults.append(Fault(f"missing {sorted(missing)}", signs | missing, sentence, cells=_cells(fitted, main)))
+        judged.faults.append(Fault(f"missing {sorted(missing)}", signs | missing, sentence, cells=cells(fitted, main)))
         return replace(main, signs=missing)
     return main
+
+
+def _one_rank(main: Main, ranks: int) -> set[Sign]:
+    """One rank's gradient is all there is: broadcast where it counts in full, else the others were dropped from a mean."""
+    in_full = abs(float(np.abs(main.coefficients_K).max()) - 1) < 0.01
+    if ranks > 2:
+        return {Sign.FIRST_RANK_ONLY}
+    return {Sign.FIRST_RANK_ONLY, Sign.RANK_MISSING} if in_full else {Sign.RANK_MISSING}
 
 
 def _rule_of(observation: Observation, fitted: Fitted) -> Main | None:
@@ -261,7 +229,9 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
     elif any(tails):
         judged.faults.append(_pattern(Sign.UNSYNCHRONISED_TAIL, signs, words.UNSYNCHRONISED_TAIL, fitted, first))
     elif _apart(vectors, errors):
-        judged.faults.append(Fault("apart", set(signs), words.ranks_apart(vectors), cells=_cells(fitted, _rule_of(first, fitted))))
+        judged.faults.append(
+            Fault("apart", set(signs), words.ranks_apart(vectors), cells=cells(fitted, _rule_of(first, fitted)))
+        )
     else:
         return False
     return True
@@ -276,19 +246,7 @@ def _apart(vectors: list[Floats], errors: list[Floats]) -> bool:
 
 
 def _pattern(sign: Sign, signs: set[Sign], sentence: str, fitted: Fitted, observation: Observation) -> Fault:
-    return Fault(str(sign), signs | {sign}, sentence, cells=_cells(fitted, _rule_of(observation, fitted)))
-
-
-def _cells(fitted: Fitted, main: Main | None) -> list[Cell]:
-    if main is None:
-        return []
-    units = read_losses(fitted.step.backwards, None)
-    terms = units.alternatives[0] if units.alternatives else []
-    largest = max(terms, key=lambda term: float(np.abs(term.totals_K).sum()), default=None)
-    if largest is None:
-        empty = np.zeros(len(fitted.step.keys))
-        largest = Term("", empty, empty, empty > 0, 1.0, False, 0.0)
-    return Balance(largest, fitted.step.keys, main.coefficients_K, main.errors_K, main.live_K, "mean").cells()
+    return Fault(str(sign), signs | {sign}, sentence, cells=cells(fitted, _rule_of(observation, fitted)))
 
 
 def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, signs: set[Sign], asked: Asked) -> None:
@@ -312,11 +270,22 @@ def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, s
     if local:
         sentence = words.local_parameters(sorted(local), len(names))
         judged.faults.append(
-            Fault("local parameters", signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}, sentence, parameters=sorted(local), cells=_cells(fitted, main))
+            Fault(
+                "local parameters",
+                signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS},
+                sentence,
+                parameters=sorted(local),
+                cells=cells(fitted, main),
+            )
         )
     if other - local:
         judged.faults.append(
-            Fault("other parameters", signs | {Sign.SOME_PARAMETERS}, words.other_parameters(sorted(other), len(names)), parameters=sorted(other))
+            Fault(
+                "other parameters",
+                signs | {Sign.SOME_PARAMETERS},
+                words.other_parameters(sorted(other), len(names)),
+                parameters=sorted(other),
+            )
         )
     _judge_scaled(judged, scaled, fitted, asked)
 
@@ -326,7 +295,9 @@ def _proportional(coefficients: Floats, main: Floats) -> float | None:
     square = float(main @ main)
     factor = float(coefficients @ main) / square if square > 0 else 0.0
     apart = np.abs(coefficients - factor * main).max(initial=0.0)
-    return factor if apart <= 0.01 * np.abs(main).max(initial=0.0) * max(abs(factor), 1e-3) or abs(factor) < 1e-6 else None
+    return (
+        factor if apart <= 0.01 * np.abs(main).max(initial=0.0) * max(abs(factor), 1e-3) or abs(factor) < 1e-6 else None
+    )
 
 
 def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted, asked: Asked) -> None:
@@ -337,7 +308,12 @@ def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted, aske
         touched = sorted(name for name, value in scaled.items() if round(value, 4) == factor)
         if any(abs(factor / value - 1) < 0.01 for value in named):
             judged.faults.append(
-                Fault("scaled parameters", {Sign.SOME_PARAMETERS}, words.scaled_parameters(touched, factor), parameters=touched)
+                Fault(
+                    "scaled parameters",
+                    {Sign.SOME_PARAMETERS},
+                    words.scaled_parameters(touched, factor),
+                    parameters=touched,
+                )
             )
         else:
             judged.notes.append(words.scaled_parameters(touched, factor))
@@ -351,154 +327,3 @@ def _judge_same(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
         prints = [backwards[k].fingerprints for k in shared[0]]
         same_targets = bool(prints[0]) and all(found == prints[0] for found in prints)
         judged.faults.append(Fault("same", signs | {Sign.SAME_CONTRIBUTIONS}, words.same_data(same_targets)))
-
-
-def _judge_weights(judged: Judged, fitted: Fitted, main: Main, readings: Readings, signs: set[Sign], asked: Asked) -> None:
-    main = _unclipped(judged, fitted, main, signs)
-    if readings.uncounted:
-        judged.unmeasured.append(readings.uncounted)
-        return
-    if not readings.alternatives:
-        judged.unmeasured.append(words.loss_not_seen(readings.unseen_operations))
-        _judge_bare_coefficients(judged, fitted, main, signs)
-        return
-    if readings.unseen:
-        judged.unmeasured.append(words.part_not_seen(len(readings.unseen), len(fitted.step.keys), readings.unseen_operations))
-    tries = [_weighed(judged, fitted, main, way, signs, asked) for way in readings.alternatives]
-    chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
-    judged.faults += chosen.faults
-    judged.doubts += chosen.doubts
-    judged.notes += chosen.notes
-    judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
-    judged.totals, judged.unit_counts = chosen.totals, chosen.unit_counts
-
-
-def _judge_bare_coefficients(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> None:
-    """Without a loss only the coefficients can be compared."""
-    judged.cells = _cells(fitted, main)
-    judged.relative_error = float((main.errors_K[main.live_K] / np.maximum(np.abs(main.coefficients_K[main.live_K]), 1e-300)).max(initial=0.0))
-
-
-def _unclipped(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> Main:
-    """The rule before clipping: one common factor is taken out, factors that differ by rank are a fault."""
-    clips = {part.rank: [min(1.0, clip["limit"] / (clip["norm"] + 1e-6)) for clip in part.clips] for part in fitted.step.parts}
-    if not any(clips.values()):
-        return main
-    last = np.array([clips[rank][-1] if clips.get(rank) else 1.0 for rank, _ in fitted.step.keys])
-    if np.ptp(last) <= 1e-4 * last.max() or len(fitted.step.ranks) == 1:
-        return replace(main, coefficients_K=main.coefficients_K / last, errors_K=main.errors_K / last)
-    undone = main.coefficients_K / last
-    live = undone[main.live_K]
-    if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
-        factors = {rank: values[-1] for rank, values in clips.items() if values}
-        judged.faults.append(Fault("clip", signs | {Sign.CLIPPED_BEFORE_REDUCTION}, words.clipped_before(factors), cells=_cells(fitted, main)))
-        return replace(main, coefficients_K=undone, errors_K=main.errors_K / last)
-    judged.notes.append("the ranks clipped by different norms")
-    return main
-
-
-def _weighed(judged: Judged, fitted: Fitted, main: Main, terms: list[Term], signs: set[Sign], asked: Asked) -> Judged:
-    """All terms of the loss, weighed; in a Judged of their own."""
-    found = Judged(judged.number, micro_batch_count=judged.micro_batch_count)
-    balances = [Balance(term, fitted.step.keys, main.coefficients_K, main.errors_K, main.live_K, asked.promise) for term in terms]
-    heaviest = max(balances, key=lambda balance: abs(balance.total))
-    found.cells = heaviest.cells()
-    counts = heaviest.term.counts_K[heaviest.term.has_K]
-    found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
-    for balance in balances:
-        found.relative_error = max(found.relative_error, balance.relative_error)
-        found.totals[balance.term.name], found.unit_counts[balance.term.name] = balance.total, balance.unit_count
-        if balance.term.spread > 1.01:
-            found.doubts.append(words.own_weights(balance.term.name, asked.noun))
-            continue
-        _judge_balance(found, balance, fitted, main, signs, asked, len(balances))
-    return found
-
-
-def _judge_balance(found: Judged, balance: Balance, fitted: Fitted, main: Main, signs: set[Sign], asked: Asked, terms: int) -> None:
-    if not np.isfinite(balance.relative_error) or (balance.relative_error * 5 > 0.5):
-        found.doubts.append(words.not_separable(balance, fitted.step.parameters))
-        return
-    if main.signs:  # what is missing has been said; the rest of the weights follows from it
-        return
-    if not balance.uneven and not balance.off:
-        return
-    observer = fitted.observations[0].ranks[0]
-    followed = balance.followed(observer, asked.full_window)
-    seen = signs | _weight_signs(balance, fitted, asked)
-    named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
-    if not balance.uneven and (terms > 1 or not named):
-        found.notes.append(words.own_factor(balance))
-        return
-    kind = "weights" if balance.uneven else "total"
-    sentence = words.uneven(balance, asked.noun) if balance.uneven else words.total(balance, asked)
-    if Sign.EMPTY_CONTRIBUTION in seen and not balance.uneven:
-        sentence = words.empty_takes_share(balance, asked.noun)
-    found.faults.append(
-        Fault(kind, seen, sentence, followed, [], balance.ratio, balance.total, balance.term.name, _effect(balance, fitted), balance.cells())
-    )
-
-
-def _effect(balance: Balance, fitted: Fitted) -> float | None:
-    """|update - right update| / |right update|, every tensor counted alike; None where it cannot be computed."""
-    weights = balance.term.unit_weights_K
-    if (weights[balance.counted_K] == 0).any():
-        return None
-    right_K = np.where(weights != 0, balance.fair / np.where(weights != 0, weights, 1), 0.0)
-    members = [m for m in fitted.classes]
-    right = np.array([right_K[m].sum() for m in members])
-    now = np.array([balance.coefficients_K[m].sum() for m in members])
-    chosen = fitted.products.by_parameter.sum(axis=0)[: len(members), : len(members)]
-    size = float(right @ chosen @ right)
-    return float(np.sqrt(max((now - right) @ chosen @ (now - right), 0.0) / size)) if size > 0 else None
-
-
-def _weight_signs(balance: Balance, fitted: Fitted, asked: Asked) -> set[Sign]:
-    """What the counts, the coefficients and the scales of the losses say."""
-    signs: set[Sign] = set()
-    ranks, has = len(fitted.step.ranks), balance.term.has_K
-    live = balance.coefficients_K[balance.counted_K]
-    by = {axis: _sums(balance, axis) for axis in (0, 1)}
-    if _unequal(by[0]) or _unequal_within(balance, 1):
-        signs.add(Sign.UNEQUAL_COUNTS_ACROSS_RANKS)
-    if _unequal(by[1]) or _unequal_within(balance, 0):
-        signs.add(Sign.UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES)
-    if (balance.term.counts_K[has] == 0).any():
-        signs.add(Sign.EMPTY_CONTRIBUTION)
-    if balance.term.elements > 0 and abs(balance.total * balance.term.elements / max(balance.unit_count, 1e-300) - 1) < 0.01 and balance.promise == "mean":
-        signs.add(Sign.IDLE_UNITS_COUNTED)
-    if len({batch for _, batch in fitted.step.keys}) < asked.full_window:
-        signs.add(Sign.SHORT_WINDOW)
-    if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
-        signs |= _coefficient_signs(float(live.mean()), float(balance.term.totals_K[has].sum()), ranks)
-    return signs
-
-
-def _sums(balance: Balance, axis: int) -> list[float]:
-    values = sorted({key[axis] for key in balance.keys})
-    return [sum(float(count) for key, count in zip(balance.keys, balance.term.counts_K, strict=True) if key[axis] == value) for value in values]
-
-
-def _unequal(values: list[float]) -> bool:
-    return len(values) > 1 and max(values) - min(values) > 1e-9 * max(values)
-
-
-def _unequal_within(balance: Balance, fixed: int) -> bool:
-    """Counts differ along one axis while the other stays."""
-    values = sorted({key[fixed] for key in balance.keys})
-    return any(_unequal([float(count) for key, count in zip(balance.keys, balance.term.counts_K, strict=True) if key[fixed] == value]) for value in values)
-
-
-def _coefficient_signs(coefficient: float, loss_total: float, ranks: int) -> set[Sign]:
-    named = {Sign.COEFFICIENTS_SUM: 1.0, Sign.COEFFICIENTS_MEAN: 1 / ranks, Sign.COEFFICIENTS_MEAN_TWICE: 1 / ranks**2}
-    signs = {sign for sign, value in named.items() if abs(coefficient / value - 1) < 0.01}
-    if ranks > 1 and Sign.COEFFICIENTS_MEAN in signs and abs(loss_total / ranks**2 - 1) < 0.01:
-        signs.add(Sign.LOSS_TIMES_WORLD)
-    if ranks > 1 and Sign.COEFFICIENTS_SUM in signs and abs(loss_total / ranks - 1) < 0.01:
-        signs.discard(Sign.LOSS_TIMES_WORLD)
-    return signs
-
-
-def even_enough(relative_error: float, step_count: int) -> bool:
-    """Whether the errors are small enough, over so many steps, to call weights equal."""
-    return 5 * relative_error / np.sqrt(max(step_count, 1)) <= SURE

@@ -43,6 +43,8 @@ class Observation:
     untouched: Mask
     """Parameters with an update, and no contribution of any rank in this window."""
     rounding: float
+    hooked: Mask
+    """Parameters that follow the rule of most once the script's own hooks on them are allowed for."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,21 @@ def observe(step: Step, previous: Step | None) -> Fitted:
     extra = _previous(step, previous)
     updates = step.updates_RL[[group[0] for group in groups]]
     vectors = np.concatenate([contributions, updates, *extra])
-    own = list(range(len(contributions) + len(updates)))
-    products = Products(
-        vectors, step.starts, own, [p.dtype for p in step.parameters], [p.size for p in step.parameters]
-    )
-    reader = _Reader(step, classes, products, len(updates), [len(rows) for rows in extra])
+    products = _products(step, vectors, len(contributions) + len(updates))
+    hooked = None
+    if step.altered_KL is not None:
+        hooked = _products(
+            step, np.concatenate([step.altered_KL[[m[0] for m in classes]], updates]), len(contributions) + len(updates)
+        )
+    reader = _Reader(step, classes, products, len(updates), [len(rows) for rows in extra], hooked)
     observations = [reader.observation(index, group) for index, group in enumerate(groups)]
     nonzero = np.any(step.contributions_KL != 0, axis=1)
     return Fitted(step, observations, classes, products, nonzero, [members for members in classes if len(members) > 1])
+
+
+def _products(step: Step, vectors: Floats, own: int) -> Products:
+    dtypes, sizes = [p.dtype for p in step.parameters], [p.size for p in step.parameters]
+    return Products(vectors, step.starts, list(range(own)), dtypes, sizes)
 
 
 def _classes(step: Step) -> list[list[int]]:
@@ -87,7 +96,9 @@ def _classes(step: Step) -> list[list[int]]:
     classes: list[list[int]] = []
     for k, row in enumerate(step.contributions_KL):
         size = np.linalg.norm(row)
-        alike = (members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size))
+        alike = (
+            members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size)
+        )
         found = next(alike, None)
         if found is None:
             classes.append([k])
@@ -118,7 +129,11 @@ def _alike(step: Step) -> list[list[int]]:
 
 def _previous(step: Step, previous: Step | None) -> list[Floats]:
     """The step before, laid out like this one: its updates (one a rank of this step) and its contributions."""
-    if previous is None or not np.isfinite(previous.contributions_KL).all() or not np.isfinite(previous.updates_RL).all():
+    if (
+        previous is None
+        or not np.isfinite(previous.contributions_KL).all()
+        or not np.isfinite(previous.updates_RL).all()
+    ):
         return []
     place = {parameter.name: index for index, parameter in enumerate(previous.parameters)}
     source, target = [], []
@@ -142,8 +157,16 @@ def _previous(step: Step, previous: Step | None) -> list[Floats]:
 class _Reader:
     """Fits the updates of one step, given the inner products of all its vectors."""
 
-    def __init__(self, step: Step, classes: list[list[int]], products: Products, update_count: int, extra: list[int]) -> None:
-        self.step, self.classes, self.products = step, classes, products
+    def __init__(
+        self,
+        step: Step,
+        classes: list[list[int]],
+        products: Products,
+        update_count: int,
+        extra: list[int],
+        hooked: Products | None,
+    ) -> None:
+        self.step, self.classes, self.products, self.hooked = step, classes, products, hooked
         self.regressors = list(range(len(classes)))
         self.first_update = len(classes)
         start = self.first_update + update_count
@@ -157,6 +180,7 @@ class _Reader:
         touched = self.products.by_parameter[:, self.regressors, self.regressors].sum(axis=1) > 0
         has_update = self.products.by_parameter[:, target, target] > 0
         whole = fit(self.products, self.regressors, target, present & touched)
+        whole, hooked = self._allow_for_hooks(whole, target, present & touched)
         left = whole.unexplained | (present & has_update & ~touched)
         carried = self._carried(whole, target, left, group[0])
         if carried is not None:
@@ -165,10 +189,30 @@ class _Reader:
         left = left & ~np.array([parameter.name in own for parameter in self.step.parameters], dtype=bool)
         clusters = [self._spread(cluster) for cluster in whole.clusters]
         if carried is not None:
-            clusters = [kept for kept in (_without(cluster, carried.parameters) for cluster in clusters) if kept.parameters.any()]
+            clusters = [
+                kept
+                for kept in (_without(cluster, carried.parameters) for cluster in clusters)
+                if kept.parameters.any()
+            ]
         untouched = left & ~touched
         ranks = [self.step.ranks[row] for row in group]
-        return Observation(ranks, clusters, carried, own, left & touched, untouched, whole.rounding)
+        return Observation(ranks, clusters, carried, own, left & touched, untouched, whole.rounding, hooked)
+
+    def _allow_for_hooks(self, whole: Fit, target: int, parameters: Mask) -> tuple[Fit, Mask]:
+        """Parameters whose gradient the script's own hooks change on the rank follow the main rule behind these hooks."""
+        none = np.zeros(len(parameters), dtype=bool)
+        if self.hooked is None or not whole.clusters:
+            return whole, none
+        main = whole.clusters[0]
+        limits = np.array(
+            [max(tolerance(dtype, len(self.regressors)), whole.rounding) for dtype in self.products.dtypes]
+        )
+        fits = self.hooked.misfit(self.regressors, target, main.solution.coefficients) <= limits
+        hooked = fits & parameters & ~main.parameters
+        rest = [kept for kept in (_without(cluster, hooked) for cluster in whole.clusters[1:]) if kept.parameters.any()]
+        return Fit(
+            [Cluster(main.parameters | hooked, main.solution), *rest], whole.unexplained & ~hooked, whole.rounding
+        ), hooked
 
     def _spread(self, cluster: Cluster) -> Cluster:
         """Gives each member of a class its part of the class's coefficient."""
@@ -190,7 +234,9 @@ class _Reader:
         for extra in ([self.previous_updates[row]], self.previous_contributions):
             regressors = [*self.regressors, *extra]
             solution = self.products.solve(regressors, target, left)
-            fits = left & (self.products.misfit(regressors, target, solution.coefficients) <= np.maximum(limits, whole.rounding))
+            fits = left & (
+                self.products.misfit(regressors, target, solution.coefficients) <= np.maximum(limits, whole.rounding)
+            )
             now, before = solution.coefficients[: len(self.regressors)], solution.coefficients[len(self.regressors) :]
             sizes = np.sqrt(np.diagonal(self.products.by_parameter[left].sum(axis=0)))
             was = float(np.max(np.abs(before) * sizes[extra], initial=0.0))
@@ -198,7 +244,13 @@ class _Reader:
             if fits.sum() * 2 > left.sum() and was > 0.01 * largest:
                 coefficients, errors = self._by_key(now, solution.errors[: len(self.regressors)])
                 current = bool(np.max(np.abs(now) * sizes[self.regressors], initial=0.0) > 1e-3 * largest)
-                return Carried(fits, coefficients, errors, float(before[0]) if len(extra) == 1 and extra[0] in self.previous_updates else float("nan"), current)
+                return Carried(
+                    fits,
+                    coefficients,
+                    errors,
+                    float(before[0]) if len(extra) == 1 and extra[0] in self.previous_updates else float("nan"),
+                    current,
+                )
         return None
 
     def _own(self, target: int, left: Mask, rank: int) -> dict[str, float]:
@@ -208,7 +260,10 @@ class _Reader:
             return {}
         found = {}
         for p in np.flatnonzero(left):
-            gram, cross = self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)], self.products.by_parameter[p][self.regressors, target]
+            gram, cross = (
+                self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)],
+                self.products.by_parameter[p][self.regressors, target],
+            )
             square = float(mine @ gram @ mine)
             if square <= 0 or self.products.row_counts[p] < 3:
                 continue

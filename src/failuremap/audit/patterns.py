@@ -37,14 +37,22 @@ def presence(coefficients: Floats, errors: Floats, nonzero: Mask) -> Presence:
 def own_only(found: Presence, keys: Sequence[Key], observer: int) -> bool:
     """The update holds contributions of its own rank and none of another."""
     own = np.array([rank == observer for rank, _ in keys])
-    return bool((found.live & own).any() and found.gone[~own & (found.live | found.gone)].all() and found.gone[~own].any())
+    return bool(
+        (found.live & own).any() and found.gone[~own & (found.live | found.gone)].all() and found.gone[~own].any()
+    )
 
 
 def unsynchronised_tail(found: Presence, keys: Sequence[Key], observer: int) -> bool:
     """Early micro-batches are there from all ranks, later ones from the own rank alone."""
-    others_gone = {micro_batch for (rank, micro_batch), gone in zip(keys, found.gone, strict=True) if gone and rank != observer}
-    others_live = {micro_batch for (rank, micro_batch), live in zip(keys, found.live, strict=True) if live and rank != observer}
-    own_live = {micro_batch for (rank, micro_batch), live in zip(keys, found.live, strict=True) if live and rank == observer}
+    others_gone = {
+        micro_batch for (rank, micro_batch), gone in zip(keys, found.gone, strict=True) if gone and rank != observer
+    }
+    others_live = {
+        micro_batch for (rank, micro_batch), live in zip(keys, found.live, strict=True) if live and rank != observer
+    }
+    own_live = {
+        micro_batch for (rank, micro_batch), live in zip(keys, found.live, strict=True) if live and rank == observer
+    }
     return bool(others_gone and others_live and not others_gone & others_live) and others_gone <= own_live
 
 
@@ -54,7 +62,9 @@ def missing(found: Presence, keys: Sequence[Key]) -> tuple[set[Sign], list[int]]
     batches = sorted({micro_batch for _, micro_batch in keys})
     gone_ranks = [rank for rank in ranks if _all_gone(found, keys, 0, rank)]
     if gone_ranks:
-        return ({Sign.RANK_MISSING, Sign.FIRST_RANK_ONLY} if gone_ranks == ranks[1:] else {Sign.RANK_MISSING}), gone_ranks
+        return (
+            {Sign.RANK_MISSING, Sign.FIRST_RANK_ONLY} if gone_ranks == ranks[1:] else {Sign.RANK_MISSING}
+        ), gone_ranks
     gone = [batch for batch in batches if _all_gone(found, keys, 1, batch)]
     if gone and gone == batches[:-1]:
         return {Sign.LAST_MICRO_BATCH_ONLY}, gone

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from failuremap.audit import words
-from failuremap.audit.judge import Asked, Fault, Judged, even_enough, judge
+from failuremap.audit.faults import Asked, Fault, Judged
+from failuremap.audit.judge import judge
 from failuremap.audit.model import Candidate, Evidence, Finding, Verdict
+from failuremap.audit.shares import even_enough
 from failuremap.audit.trace import Trace, read_folder
 from failuremap.audit.windows import Assembler, Rank, Step, read_rank
 from failuremap.catalogue.mechanism import Mechanism
@@ -20,7 +22,21 @@ from failuremap.rules import KNOWN
 Promise = Literal["mean", "sum"]
 _PROMISED = {"mean": "weighted_mean", "sum": "unit_sum"}
 # what is wrong with the way gradients travel comes before what is wrong with their weights
-_ORDER = ("nonfinite", "own-rank-only", "missing", "unsynchronised-tail", "previous", "same", "clip", "local", "weights", "total")
+_ORDER = (
+    "nonfinite",
+    "own-rank-only",
+    "missing",
+    "unsynchronised-tail",
+    "previous",
+    "same",
+    "clip",
+    "local",
+    "weights",
+    "total",
+)
+
+# signs of what changes with the data from step to step
+_CHANGING = {Sign.CLIPPED_BEFORE_REDUCTION}
 
 
 def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean") -> Verdict:
@@ -36,7 +52,9 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
     """
     traces = [trace for trace in read_folder(Path(folder)) if trace.header]
     if not traces:
-        return _nothing(unit, promise, "no process of the job recorded anything: no optimizer step was seen, or torch was not used")
+        return _nothing(
+            unit, promise, "no process of the job recorded anything: no optimizer step was seen, or torch was not used"
+        )
     noun = unit or str(traces[0].header.get("unit", "token"))
     ranks = [read_rank(trace) for trace in traces]
     world_size = int(traces[0].header["world_size"])
@@ -45,10 +63,18 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
 
 
 def _nothing(unit: str | None, promise: Promise, reason: str) -> Verdict:
-    return Verdict(outcome="not measured", sentence="Nothing was measured.", unit=unit or "token", promise=promise, reasons=[reason])
+    return Verdict(
+        outcome="not measured",
+        sentence="Nothing was measured.",
+        unit=unit or "token",
+        promise=promise,
+        reasons=[reason],
+    )
 
 
-def _judge_all(ranks: list[Rank], world_size: int, unit: str | None, noun: str, promise: Promise) -> tuple[list[Judged], Step | None]:
+def _judge_all(
+    ranks: list[Rank], world_size: int, unit: str | None, noun: str, promise: Promise
+) -> tuple[list[Judged], Step | None]:
     windows = Counter(sum(b.id not in part.discarded for b in part.backwards) for rank in ranks for part in rank.parts)
     full = max(windows, key=lambda size: (windows[size], size), default=1)
     judged, previous = [], dict[frozenset[str], Step]()
@@ -65,10 +91,18 @@ class _Summary:
     """Puts the steps together."""
 
     def __init__(
-        self, traces: list[Trace], ranks: list[Rank], world_size: int, judged: list[Judged], last: Step | None, noun: str, promise: Promise
+        self,
+        traces: list[Trace],
+        ranks: list[Rank],
+        world_size: int,
+        judged: list[Judged],
+        last: Step | None,
+        noun: str,
+        promise: Promise,
     ) -> None:
         self.traces, self.ranks, self.world_size = traces, ranks, world_size
         self.judged, self.last, self.noun, self.promise = judged, last, noun, promise
+        self.names = frozenset[str]().union(*(step.names for step in judged))
 
     def verdict(self) -> Verdict:
         findings = self._findings()
@@ -96,7 +130,9 @@ class _Summary:
             for fault in step.faults:
                 kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
         local_sgd = self._weights_made_equal()
-        found = [self._finding(seen) for kind, seen in kinds.items() if not (local_sgd and kind.startswith("own-rank-only"))]
+        found = [
+            self._finding(seen) for kind, seen in kinds.items() if not (local_sgd and kind.startswith("own-rank-only"))
+        ]
         replicas = self._replicas(bool(found) or local_sgd)
         found += [replicas] if replicas else []
         return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
@@ -104,21 +140,24 @@ class _Summary:
     def _finding(self, seen: list[tuple[Judged, Fault]]) -> tuple[int, Finding]:
         worst_step, worst = max(seen, key=lambda pair: (pair[1].ratio or 0.0) if pair[1].ratio != float("inf") else 1e9)
         candidates = self._candidates([fault for _, fault in seen])
-        parameters = sorted({name for _, fault in seen for name in fault.parameters})
-        everything = max(step.all_parameters for step, _ in seen)
+        parameters = sorted({name for step, fault in seen for name in fault.parameters or step.names})
+        parameters = parameters if len(parameters) < len(self.names) else []
         place = next((index for index, start in enumerate(_ORDER) if worst.kind.startswith(start)), len(_ORDER))
         return place, Finding(
             sentence=worst.sentence, candidates=[_candidate(mechanism) for mechanism in candidates],
             followed=self._followed(worst, candidates), promised=self._title(_PROMISED[self.promise]),
             steps=sorted({step.number for step, _ in seen}), parameters=parameters[:20],
-            parameter_count=len(parameters) or everything, ratio=worst.ratio, total_weight=worst.total, term=worst.term,
+            parameter_count=len(parameters) or len(self.names), ratio=worst.ratio, total_weight=worst.total, term=worst.term,
             effect=worst.effect, cells=worst.cells, cells_step=worst_step.number,
             repair=candidates[0].repair if candidates else "",
         )  # fmt: skip
 
     def _candidates(self, faults: Sequence[Fault]) -> list[Mechanism]:
         """The mechanisms that fit at every step; where none does, those that fit most often."""
-        per_step = [recognise(fault.followed, fault.signs, promise=self.promise) for fault in faults]
+        steady = _steady([fault.ratio for fault in faults])
+        per_step = [
+            recognise(f.followed, f.signs - _CHANGING if steady else f.signs, promise=self.promise) for f in faults
+        ]
         by_slug = {mechanism.slug: mechanism for found in per_step for mechanism in found}
         times = Counter(mechanism.slug for found in per_step for mechanism in found)
         most = max(times.values(), default=0)
@@ -137,7 +176,7 @@ class _Summary:
     def _replicas(self, explained: bool) -> tuple[int, Finding] | None:
         """Weights that should be equal and are not, where nothing else found says why."""
         apart = [step for step in self.judged if step.weights_equal is False]
-        names = self._differing(apart[0].number) if apart else self._differing_at_end()
+        names = apart[0].differing if apart else self._differing_at_end()
         if not names:
             return None
         at_start = bool(apart) and apart[0].number == 1
@@ -145,7 +184,11 @@ class _Summary:
             return None
         count = max((step.all_parameters for step in self.judged), default=len(names))
         number = apart[0].number if apart else len(self.judged) + 1
-        sentence = words.replicas_differ_at_start(names, count) if at_start else words.replicas_differ_later(names, count, number)
+        sentence = (
+            words.replicas_differ_at_start(names, count)
+            if at_start
+            else words.replicas_differ_later(names, count, number)
+        )
         signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
         candidates = recognise([], signs, promise=self.promise)
         return (2 if at_start else len(_ORDER)), Finding(
@@ -154,9 +197,6 @@ class _Summary:
             parameter_count=len(names), repair=candidates[0].repair if candidates else "",
         )  # fmt: skip
 
-    def _differing(self, number: int) -> list[str]:
-        return next((step.weights_differ_in for step in Assembler(self.ranks, self.world_size).steps() if step.number == number), [])
-
     def _differing_at_end(self) -> list[str]:
         if len(self.ranks) < 2 or any(rank.final_weights is None for rank in self.ranks):
             return []
@@ -164,9 +204,13 @@ class _Summary:
 
     def _weights_made_equal(self) -> bool:
         """Replicas that differed before a step and were equal again before a later one."""
-        flags = [step.weights_equal for step in self.judged]
-        apart = flags.index(False) if False in flags else len(flags)
-        return True in flags[apart:]
+        apart: set[str] = set()
+        for step in self.judged:
+            healed = apart & (step.names - set(step.differing))
+            if healed and not step.differing:
+                return True
+            apart |= set(step.differing)
+        return False
 
     # ---- why not
 
@@ -200,7 +244,9 @@ class _Summary:
             if trace.torn:
                 reasons.append(f"the trace of rank {trace.rank} is torn: {trace.torn} of {trace.path.name}")
             elif trace.end is None:
-                reasons.append(f"rank {trace.rank} did not come to its end (killed, os._exit, or the disk was full): its trace has no end")
+                reasons.append(
+                    f"rank {trace.rank} did not come to its end (killed, os._exit, or the disk was full): its trace has no end"
+                )
         return reasons
 
     def _unmeasured(self) -> bool:
@@ -223,10 +269,14 @@ class _Summary:
         notes = self._counted([note for step in self.judged for note in step.notes])
         clear = [step for step in self.judged if not step.faults and not step.doubts and step.cells]
         if clear and all(step.equal_counts for step in clear) and len(clear[0].cells) > 1:
-            notes.append(f"all counts were equal: a rule that ignores counts would have given the same; try {self.noun} counts that differ")
+            notes.append(
+                f"all counts were equal: a rule that ignores counts would have given the same; try {self.noun} counts that differ"
+            )
         doubtful = [step for step in self.judged if step.doubts]
         if doubtful and len(doubtful) * 2 <= len(self.judged):
-            notes.append(f"step {', '.join(str(s.number) for s in doubtful[:5])} could not be told: {doubtful[0].doubts[0]}")
+            notes.append(
+                f"step {', '.join(str(s.number) for s in doubtful[:5])} could not be told: {doubtful[0].doubts[0]}"
+            )
         notes += [f"rank {rank.rank}: {note}" for rank in self.ranks for note in rank.notes]
         left = sum(rank.left_over for rank in self.ranks)
         if left:
@@ -241,7 +291,10 @@ class _Summary:
         return notes + ([f"communication hook: {', '.join(hooks)}"] if hooks else [])
 
     def _shown(self) -> Judged | None:
-        return next((step for step in self.judged if step.cells and not step.doubts), next((s for s in self.judged if s.cells), None))
+        return next(
+            (step for step in self.judged if step.cells and not step.doubts),
+            next((s for s in self.judged if s.cells), None),
+        )
 
     def _evidence(self) -> Evidence:
         judged = self.judged
@@ -250,12 +303,17 @@ class _Summary:
         return Evidence(
             first_step=judged[0].number if judged else None, last_step=judged[-1].number if judged else None, step_count=len(judged),
             rank_count=self.world_size, micro_batch_count=max(windows, key=lambda size: windows[size], default=0),
-            parameter_count=min((step.judged_parameters for step in judged if step.judged_parameters), default=0),
-            parameter_total=max((step.all_parameters for step in judged), default=0), residual=max(residuals, default=None),
+            parameter_count=len(self.names - set().union(*(step.unjudged for step in judged))), parameter_total=len(self.names), residual=max(residuals, default=None),
             coefficient_error=max((step.relative_error for step in judged), default=None),
             losses_seen=sum(step.losses_seen for step in judged), losses_total=sum(step.losses_total for step in judged),
             loss_sites=sorted({site for step in judged for site in step.sites})[:10],
         )  # fmt: skip
+
+
+def _steady(ratios: Sequence[float | None]) -> bool:
+    """The same ratio at several steps: nothing that depends on the data."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    return len(known) > 2 and max(known) - min(known) <= 0.002 * max(known)
 
 
 def _candidate(mechanism: Mechanism) -> Candidate:

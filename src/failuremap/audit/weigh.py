@@ -68,12 +68,21 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
             key = (loss["function"], loss.get("classes"), loss["site"])
             groups.setdefault(key, {}).setdefault(k, []).append(loss)
         if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
-            said = {"function": "count", "reduction": "mean", "count": sum(backward.counts), "scale": None, "site": "failuremap.count"}
+            said = {
+                "function": "count",
+                "reduction": "mean",
+                "count": sum(backward.counts),
+                "scale": None,
+                "site": "failuremap.count",
+            }
             groups.setdefault(("count", None, ""), {}).setdefault(k, []).append(said)
     ways = [_merged(groups), list(groups.values())]
     rows = unit in ("example", "sequence")
     uncounted = _uncounted(groups, unit) if rows else ""
-    alternatives = [[_term(group, len(backwards), rows) for group in way] for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])]
+    alternatives = [
+        [_term(group, len(backwards), rows) for group in way]
+        for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])
+    ]
     unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward)]
     operations = sorted({name for k in unseen for name in backwards[k].unseen})
     return Readings([way for way in alternatives if way], unseen, operations, uncounted)
@@ -123,7 +132,11 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
             known &= loss["scale"] is not None
             spread = max(spread, inner)
             elements += float(loss.get("elements", loss["count"]))
-            names.add(f"{loss['function']}({loss['reduction']}) at {loss['site']}" if loss["scale"] is not None else loss["site"])
+            names.add(
+                f"{loss['function']}({loss['reduction']}) at {loss['site']}"
+                if loss["scale"] is not None
+                else loss["site"]
+            )
             unit_weights += [total / count] if count > 0 and total else []
         if unit_weights and min(unit_weights) > 0:
             spread = max(spread, max(unit_weights) / min(unit_weights))

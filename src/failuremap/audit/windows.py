@@ -49,6 +49,8 @@ class Backward:
     counts: list[int] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
     chunks: list[Chunk] = field(default_factory=list)
+    altered: list[Chunk] = field(default_factory=list)
+    """Gradients as the script's own hooks left them, where it has any."""
 
     @property
     def fingerprints(self) -> frozenset[float]:
@@ -130,7 +132,9 @@ class _Story:
 
     def _parameter(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         size = int(np.prod(fields["shape"], dtype=np.int64))
-        self.parameters[fields["id"]] = Parameter(fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size)
+        self.parameters[fields["id"]] = Parameter(
+            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
+        )
 
     def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         number = self.last_backward = fields["id"]
@@ -140,12 +144,15 @@ class _Story:
         backward.losses += fields["losses"]
         backward.counts += fields["counts"]
         backward.kept |= set(fields["kept"])
-        backward.chunks.append(Chunk(tuple(fields["parameters"]), payload))
+        size = sum(self.parameters[id].rows for id in fields["parameters"])
+        backward.chunks.append(Chunk(tuple(fields["parameters"]), payload[:size]))
+        if fields.get("altered"):
+            backward.altered.append(Chunk(tuple(fields["altered"]), payload[size:]))
         for id in fields["parameters"]:
             self.waiting.setdefault(id, set()).add(number)
 
     def _clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        self.clips.append(fields)
+        self.clips.append({**fields, "after": self.last_backward})
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         self.before_clip.append(Chunk(tuple(fields["parameters"]), payload))
@@ -180,7 +187,11 @@ class _Story:
             return
         last.updates += part.updates
         last.weights += part.weights
-        last.absent, last.unwatched, last.clips = last.absent + part.absent, last.unwatched + part.unwatched, last.clips + part.clips
+        last.absent, last.unwatched, last.clips = (
+            last.absent + part.absent,
+            last.unwatched + part.unwatched,
+            last.clips + part.clips,
+        )
         last.value_clipped |= part.value_clipped
 
     def told(self) -> Rank:
@@ -212,6 +223,8 @@ class Step:
     parts: list[Part]
     set_aside: dict[Key, str]
     missing_ranks: list[int]
+    altered_KL: Floats | None
+    """The contributions as the script's own hooks on parameters left them; None where it has none."""
 
 
 class Assembler:
@@ -239,7 +252,7 @@ class Assembler:
         parameters = self._common(having, parts)
         starts = np.cumsum([0] + [parameter.rows for parameter in parameters])
         place = {parameter.name: index for index, parameter in enumerate(parameters)}
-        keys, backwards, rows, aside = [], [], [], {}
+        keys, backwards, rows, altered, aside = [], [], [], [], {}
         for rank, part in zip(having, parts, strict=True):
             owed = [backward for backward in part.backwards if self._reason(part, backward) == ""]
             for backward in part.backwards:
@@ -249,6 +262,7 @@ class Assembler:
                 keys.append((rank.rank, micro_batch))
                 backwards.append(backward)
                 rows.append(self._sum(rank, backward.chunks, place, starts))
+                altered.append(self._replaced(rank, rows[-1], backward, place, starts))
         updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
         equal, differing = self._compare_weights(having, parts, place, starts, parameters)
         size = int(starts[-1])
@@ -257,6 +271,7 @@ class Assembler:
             np.array(rows).reshape(len(rows), size), np.array([row for row, _ in updates]).reshape(len(updates), size),
             np.array([present for _, present in updates]).reshape(len(updates), len(parameters)), equal, differing, parts, aside,
             sorted(set(range(self.rank_count)) - {rank.rank for rank in having}),
+            np.array(altered).reshape(len(rows), size) if any(backward.altered for backward in backwards) else None,
         )  # fmt: skip
 
     @staticmethod
@@ -291,7 +306,21 @@ class Assembler:
                 np.add.at(row, target, chunk.numbers[source].astype(np.float64))
         return row
 
-    def _last(self, rank: Rank, part: Part, place: dict[str, int], starts: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+    def _replaced(
+        self, rank: Rank, row: Floats, backward: Backward, place: dict[str, int], starts: NDArray[np.int64]
+    ) -> Floats:
+        """A contribution with the gradients that the script's own hooks altered in place of the others."""
+        if not backward.altered:
+            return row
+        row = row.copy()
+        for chunk in backward.altered:
+            source, target, _ = self._map(rank, chunk.ids, place, starts, "rows")
+            row[target] = chunk.numbers[source]
+        return row
+
+    def _last(
+        self, rank: Rank, part: Part, place: dict[str, int], starts: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """The update of each parameter; what was taken before a clip by value stands for what came after it."""
         row, present = np.zeros(int(starts[-1])), np.zeros(len(place), dtype=bool)
         for chunk in part.updates:
@@ -300,7 +329,9 @@ class Assembler:
             present[touched] = True
         return row, present
 
-    def _map(self, rank: Rank, ids: tuple[int, ...], place: dict[str, int], starts: NDArray[np.int64], kind: str) -> Any:
+    def _map(
+        self, rank: Rank, ids: tuple[int, ...], place: dict[str, int], starts: NDArray[np.int64], kind: str
+    ) -> Any:
         key = (rank.rank, ids, tuple(place), kind)
         if key not in self._maps:
             self._maps[key] = self._new_map(rank, ids, place, starts, kind)
@@ -322,7 +353,12 @@ class Assembler:
         return join(source), join(target), np.array(touched, dtype=np.int64)
 
     def _compare_weights(
-        self, having: list[Rank], parts: list[Part], place: dict[str, int], starts: NDArray[np.int64], parameters: list[Parameter]
+        self,
+        having: list[Rank],
+        parts: list[Part],
+        place: dict[str, int],
+        starts: NDArray[np.int64],
+        parameters: list[Parameter],
     ) -> tuple[bool | None, list[str]]:
         """Whether all ranks start the step from the same weights, bit by bit on the sampled elements."""
         if len(having) < 2:

@@ -85,7 +85,11 @@ def total(balance: Balance, asked: Asked) -> str:
 
 def empty_takes_share(balance: Balance, noun: str) -> str:
     """A contribution without units is in the mean."""
-    empty = [key for key, count, has in zip(balance.keys, balance.term.counts_K, balance.term.has_K, strict=True) if has and count == 0]
+    empty = [
+        key
+        for key, count, has in zip(balance.keys, balance.term.counts_K, balance.term.has_K, strict=True)
+        if has and count == 0
+    ]
     return (
         f"{contribution(*empty[0]).capitalize()} has no {noun} and takes its share of the mean: "
         f"the update is {number(balance.total)} times the mean over all {noun}s."
@@ -155,13 +159,21 @@ def unexplained(count: int, total_count: int) -> str:
 
 def same_data(same_targets: bool) -> str:
     """Equal gradients on all ranks."""
-    return "All ranks compute the same gradient" + (", on the same targets: they train on the same data." if same_targets else ".")
+    return "All ranks compute the same gradient" + (
+        ", on the same targets: they train on the same data." if same_targets else "."
+    )
 
 
-def clipped_before(factors: dict[int, float]) -> str:
-    """Own clip factors by rank."""
-    shown = ", ".join(f"{number(factor)} on rank {rank}" for rank, factor in sorted(factors.items())[:4])
-    return f"Each rank clips its own gradient before the ranks are added up: factors {shown}."
+def clipped_before(keys: Sequence[Key], factors: Any) -> str:
+    """Own clip factors by rank, or by micro-batch."""
+    by_rank = {rank: factor for (rank, _), factor in zip(keys, factors, strict=True)}
+    if all(abs(by_rank[rank] - factor) <= 1e-4 for (rank, _), factor in zip(keys, factors, strict=True)):
+        shown = ", ".join(f"{number(factor)} on rank {rank}" for rank, factor in sorted(by_rank.items())[:4])
+        return f"Each rank clips its own gradient before the ranks are added up: factors {shown}."
+    shown = ", ".join(
+        f"{number(factor)} on {contribution(*key)}" for key, factor in list(zip(keys, factors, strict=True))[:3]
+    )
+    return f"Gradients are clipped inside the window, before all micro-batches are there: factors {shown}."
 
 
 def loss_not_seen(operations: list[str]) -> str:

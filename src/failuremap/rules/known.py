@@ -150,6 +150,15 @@ reduced_again = _rule(
     "R^(micro-batches after k)",
     lambda t: Fraction(t.layout.rank_count) ** sum(later > t.part.micro_batch for later in t.layout.micro_batches),
 )
+weighted_reduced_again = _rule(
+    "weighted_reduced_again",
+    "mean over all {unit}s, summed over the ranks again after each later micro-batch",
+    "n/N R^(micro-batches after k)",
+    lambda t: _ratio(
+        t.n * t.layout.rank_count ** sum(later > t.part.micro_batch for later in t.layout.micro_batches),
+        t.layout.total_count,
+    ),
+)
 
 _FACTORS: dict[str, tuple[str, str, Callable[[Layout], int]]] = {
     "ranks": ("the number of ranks", "R", lambda a: a.rank_count),

@@ -34,7 +34,9 @@ def install() -> None:
     atexit.register(finish)
     # children of multiprocessing leave by os._exit: they run its finalizers, and no atexit
     multiprocessing.util.Finalize(None, finish, exitpriority=100)
-    multiprocessing.util.register_after_fork(current, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=100))
+    multiprocessing.util.register_after_fork(
+        current, lambda _: multiprocessing.util.Finalize(None, finish, exitpriority=100)
+    )
 
 
 def finish() -> None:

@@ -81,7 +81,9 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
     try:
         if recorder.depth == 0:
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-            unseen = unseen_terms([roots] if isinstance(roots, Tensor) else [root for root in roots if isinstance(root, Tensor)])
+            unseen = unseen_terms(
+                [roots] if isinstance(roots, Tensor) else [root for root in roots if isinstance(root, Tensor)]
+            )
             path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)

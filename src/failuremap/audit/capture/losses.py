@@ -95,7 +95,11 @@ def _scale(gradient: Tensor, reduction: str, shape: tuple[int, ...] | None) -> d
     if gradient.dim() > 1 or (shape is not None and len(shape) > 1):
         by_row = gradient.double().reshape(shape if shape is not None else gradient.shape).flatten(1).sum(1)
         live = by_row != 0
-        found |= {"rows": live.sum(), "row_smallest": torch.where(live, by_row.abs(), torch.inf).min(), "row_largest": by_row.abs().max()}
+        found |= {
+            "rows": live.sum(),
+            "row_smallest": torch.where(live, by_row.abs(), torch.inf).min(),
+            "row_largest": by_row.abs().max(),
+        }
     return found
 
 

@@ -71,7 +71,9 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
             unwatched += [type(parameter.grad).__name__] if parameter.grad is not None else []
         else:
             present.append(watched)
-    _write_step(recorder, {"optimizer": number, "count": count, "absent": absent, "unwatched": unwatched}, present, optimizer)
+    _write_step(
+        recorder, {"optimizer": number, "count": count, "absent": absent, "unwatched": unwatched}, present, optimizer
+    )
     recorder.after_step()
 
 
@@ -85,7 +87,9 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
         weights.append(watched.sketch(tensor) if whole else watched.sketch.coordinates(tensor))
     payload = torch.cat(updates + weights).cpu().numpy() if present else None
     ids = [watched.id for watched in present]
-    recorder.write({"kind": "step", **fields, "parameters": ids, "weights": "sketch" if whole else "coordinates"}, payload, ids)
+    recorder.write(
+        {"kind": "step", **fields, "parameters": ids, "weights": "sketch" if whole else "coordinates"}, payload, ids
+    )
 
 
 def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
@@ -135,4 +139,3 @@ def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor]) -> None:
         ids = [watched.id for watched, _ in known]
         payload = torch.cat([watched.sketch(grad) for watched, grad in known]).cpu().numpy()
         recorder.write({"kind": "value-clip", "parameters": ids}, payload, ids)
-

@@ -57,6 +57,8 @@ class Watched:
     dtype: str
     shape: tuple[int, ...]
     named: bool = False
+    after: Any = None
+    """Handle of the second hook, behind the script's own ones; there only where the script has any."""
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Backward:
     sketches: list[Tensor] = field(default_factory=list)
     losses: list[dict[str, Any]] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
+    altered: list[tuple[int, Tensor]] = field(default_factory=list)
     written: bool = False
 
 
@@ -127,7 +130,11 @@ class Recorder:
         if shape not in self._sketches:
             self._sketches[shape] = Sketch(shape)
         watched = Watched(
-            len(self.watched), weakref.ref(tensor), self._sketches[shape], str(tensor.dtype).removeprefix("torch."), shape
+            len(self.watched),
+            weakref.ref(tensor),
+            self._sketches[shape],
+            str(tensor.dtype).removeprefix("torch."),
+            shape,
         )
         self.watched.append(watched)
         self.by_tensor[tensor] = watched
@@ -142,7 +149,9 @@ class Recorder:
         """Notes one parameter's local gradient, before anything reduces or accumulates it."""
         backward = self._running()
         if type(gradient) is not Tensor or tuple(gradient.shape) != watched.shape:
-            raise TypeError(f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}")
+            raise TypeError(
+                f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
+            )
         if self._holds_gradient(watched):
             backward.kept.append(watched.id)
         backward.parameters.append(watched.id)
@@ -162,6 +171,7 @@ class Recorder:
         self.depth += 1
         if self.depth == 1:
             self.backward = Backward(self.backward_count, kind, path, unseen)
+            self._go_behind_own_hooks()
 
     def end_backward(self) -> None:
         """Closes the record of the outermost backward pass and writes it down."""
@@ -181,6 +191,33 @@ class Recorder:
         return self.backward
 
     @quiet
+    def _go_behind_own_hooks(self) -> None:
+        """Where the script hooks a parameter, too, a second hook goes behind its own: it sees what they make of the gradient."""
+        for watched in self.watched:
+            tensor = watched.tensor()
+            hooks = getattr(tensor, "_backward_hooks", None)
+            if (
+                tensor is None
+                or not hooks
+                or len(hooks) == 1
+                or (watched.after and next(reversed(hooks)) == watched.after.id)
+            ):
+                continue
+            if watched.after:
+                watched.after.remove()
+            if len(hooks) > 1:
+                watched.after = tensor.register_hook(functools.partial(self._after_hooks, watched))
+
+    def _after_hooks(self, watched: Watched, gradient: Tensor) -> None:
+        self.on_altered(watched, gradient)
+
+    @quiet
+    def on_altered(self, watched: Watched, gradient: Tensor) -> None:
+        """Notes the gradient as the script's own hooks left it."""
+        if self.backward is not None and type(gradient) is Tensor and tuple(gradient.shape) == watched.shape:
+            self.backward.altered.append((watched.id, watched.sketch(gradient.detach())))
+
+    @quiet
     def on_loss(self, event: dict[str, Any]) -> None:
         """Notes that the gradient of a loss function's result has arrived: the scale that reached it."""
         self._running().losses.append(event)
@@ -192,15 +229,16 @@ class Recorder:
         if backward is None or not backward.sketches:
             return
         parameters, sketches, losses, kept = backward.parameters, backward.sketches, backward.losses, backward.kept
-        backward.parameters, backward.sketches, backward.losses, backward.kept = [], [], [], []
+        altered = backward.altered
+        backward.parameters, backward.sketches, backward.losses, backward.kept, backward.altered = [], [], [], [], []
         backward.written = True
         fields = {
             "kind": "backward", "id": backward.id, "via": backward.kind, "parameters": parameters, "kept": kept,
-            "unseen": backward.unseen, "path": backward.path,
+            "altered": [id for id, _ in altered], "unseen": backward.unseen, "path": backward.path,
             "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
         }  # fmt: skip
         self.counts = []
-        self.write(fields, torch.cat(sketches).cpu().numpy(), parameters)
+        self.write(fields, torch.cat(sketches + [sketch for _, sketch in altered]).cpu().numpy(), parameters)
 
     # ---- steps
 
@@ -231,7 +269,9 @@ class Recorder:
                 self._introduce(self.watched[id])
         self.writer.write(fields, payload)
         if self.writer.byte_count > TRACE_LIMIT:
-            self.writer.write({"kind": "note", "text": f"the trace reached {TRACE_LIMIT >> 20} MiB; later steps were not recorded"})
+            self.writer.write(
+                {"kind": "note", "text": f"the trace reached {TRACE_LIMIT >> 20} MiB; later steps were not recorded"}
+            )
             self.active = False
 
     def _open(self) -> None:

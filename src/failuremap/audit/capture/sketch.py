@@ -74,7 +74,9 @@ class Sketch:
         step = self._height if matrix.dtype == torch.float32 else max(1, _CHUNK // self._width)
         row = torch.zeros(self._width, device=tensor.device)
         for start in range(0, self._height, step):
-            row += torch.mv(matrix[start : start + step].float().t(), left[start : start + step][: self._height - start])
+            row += torch.mv(
+                matrix[start : start + step].float().t(), left[start : start + step][: self._height - start]
+            )
         if whole < self.size:
             row[: self.size - whole] += flat[whole:].float() * left[-1]
         return row

@@ -14,6 +14,7 @@ MECHANISM = Mechanism(
         "reduced_again_over_ranks",
         "reduced_again_over_window",
         "reduced_again_over_ranks_and_window",
+        "weighted_reduced_again",
     ),
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="a window of another number of micro-batches",

@@ -1,0 +1,81 @@
+"""What is found at one step, and what was asked: the words in which judging speaks to the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit.model import Cell
+from failuremap.catalogue.signs import Sign
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass
+class Fault:
+    """One thing that is wrong at one step."""
+
+    kind: str
+    """Faults of a kind at several steps are one finding."""
+    signs: set[Sign]
+    sentence: str
+    followed: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    ratio: float | None = None
+    total: float | None = None
+    term: str | None = None
+    effect: float | None = None
+    cells: list[Cell] = field(default_factory=list)
+
+
+@dataclass
+class Judged:
+    """What one step shows."""
+
+    number: int
+    faults: list[Fault] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    """Why something of this step cannot be told."""
+    unmeasured: list[str] = field(default_factory=list)
+    """Why something of this step was not measured."""
+    notes: list[str] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    relative_error: float = 0.0
+    residual: float | None = None
+    unjudged: set[str] = field(default_factory=set)
+    """Parameters whose update no rule explains, or whose gradients were not captured."""
+    all_parameters: int = 0
+    losses_seen: int = 0
+    losses_total: int = 0
+    sites: list[str] = field(default_factory=list)
+    micro_batch_count: int = 0
+    equal_counts: bool = False
+    totals: dict[str, float] = field(default_factory=dict)
+    unit_counts: dict[str, float] = field(default_factory=dict)
+    weights_equal: bool | None = None
+    differing: list[str] = field(default_factory=list)
+    """Parameters whose weights were not the same on all ranks when the step began."""
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants to know, and what is known of the whole job."""
+
+    unit: str | None
+    noun: str
+    promise: str
+    full_window: int
+
+
+@dataclass(frozen=True)
+class Main:
+    """The rule of most parameters, the same for every rank that steps."""
+
+    coefficients_K: Floats
+    errors_K: Floats
+    live_K: Mask
+    signs: set[Sign]

@@ -1,0 +1,244 @@
+"""The weights of one step judged: clipping undone, every loss term weighed, shares against the promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit import words
+from failuremap.audit.balance import SURE, TOTAL, Balance
+from failuremap.audit.faults import Asked, Fault, Judged, Main
+from failuremap.audit.model import Cell
+from failuremap.audit.observe import Fitted
+from failuremap.audit.weigh import Readings, Term, read_losses
+from failuremap.audit.windows import Part
+from failuremap.catalogue.signs import Sign
+
+Floats = NDArray[np.float64]
+
+
+def judge_weights(
+    judged: Judged, fitted: Fitted, main: Main, readings: Readings, signs: set[Sign], asked: Asked
+) -> None:
+    main = _unclipped(judged, fitted, main, signs)
+    if readings.uncounted:
+        judged.unmeasured.append(readings.uncounted)
+        return
+    if not readings.alternatives:
+        judged.unmeasured.append(words.loss_not_seen(readings.unseen_operations))
+        _judge_bare_coefficients(judged, fitted, main, signs)
+        return
+    if readings.unseen:
+        judged.unmeasured.append(
+            words.part_not_seen(len(readings.unseen), len(fitted.step.keys), readings.unseen_operations)
+        )
+    tries = [_weighed(judged, fitted, main, way, signs, asked) for way in readings.alternatives]
+    chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
+    judged.faults += chosen.faults
+    judged.doubts += chosen.doubts
+    judged.notes += chosen.notes
+    judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
+    judged.totals, judged.unit_counts = chosen.totals, chosen.unit_counts
+
+
+def _judge_bare_coefficients(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> None:
+    """Without a loss only the coefficients can be compared."""
+    judged.cells = cells(fitted, main)
+    judged.relative_error = float(
+        (main.errors_K[main.live_K] / np.maximum(np.abs(main.coefficients_K[main.live_K]), 1e-300)).max(initial=0.0)
+    )
+
+
+def _unclipped(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> Main:
+    """The rule before clipping: one common factor is taken out, factors that differ by contribution are a fault."""
+    if not any(part.clips for part in fitted.step.parts):
+        return main
+    parts = {part.rank: part for part in fitted.step.parts}
+    factors = np.array(
+        [
+            _clip_factor(parts[rank], backward.id)
+            for (rank, _), backward in zip(fitted.step.keys, fitted.step.backwards, strict=True)
+        ]
+    )
+    undone = replace(main, coefficients_K=main.coefficients_K / factors, errors_K=main.errors_K / factors)
+    if np.ptp(factors) <= 1e-4 * factors.max():
+        return undone
+    live = undone.coefficients_K[main.live_K]
+    if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
+        sentence = words.clipped_before(fitted.step.keys, factors)
+        judged.faults.append(
+            Fault("clip", signs | {Sign.CLIPPED_BEFORE_REDUCTION}, sentence, cells=cells(fitted, main))
+        )
+        return undone
+    judged.notes.append("the ranks, or the micro-batches, were clipped by different norms")
+    return main
+
+
+def _clip_factor(part: Part, backward: int) -> float:
+    """What torch's clipping made of a contribution: a clip scales all that had been accumulated by then."""
+    by_moment = {clip["after"]: min(1.0, clip["limit"] / (clip["norm"] + 1e-6)) for clip in part.clips}
+    return float(np.prod([factor for after, factor in by_moment.items() if after >= backward]))
+
+
+def _weighed(judged: Judged, fitted: Fitted, main: Main, terms: list[Term], signs: set[Sign], asked: Asked) -> Judged:
+    """All terms of the loss, weighed; in a Judged of their own."""
+    found = Judged(judged.number, micro_batch_count=judged.micro_batch_count)
+    balances = [
+        Balance(term, fitted.step.keys, main.coefficients_K, main.errors_K, main.live_K, asked.promise)
+        for term in terms
+    ]
+    heaviest = max(balances, key=lambda balance: abs(balance.total))
+    found.cells = heaviest.cells()
+    counts = heaviest.term.counts_K[heaviest.term.has_K]
+    found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
+    for balance in balances:
+        found.relative_error = max(found.relative_error, balance.relative_error)
+        found.totals[balance.term.name], found.unit_counts[balance.term.name] = balance.total, balance.unit_count
+        if balance.term.spread > 1.01:
+            found.doubts.append(words.own_weights(balance.term.name, asked.noun))
+            continue
+        _judge_balance(found, balance, fitted, main, signs, asked, len(balances))
+    return found
+
+
+def _judge_balance(
+    found: Judged, balance: Balance, fitted: Fitted, main: Main, signs: set[Sign], asked: Asked, terms: int
+) -> None:
+    if not np.isfinite(balance.relative_error) or (balance.relative_error * 5 > 0.5):
+        found.doubts.append(words.not_separable(balance, fitted.step.parameters))
+        return
+    if main.signs:  # what is missing has been said; the rest of the weights follows from it
+        return
+    if not balance.uneven and not balance.off:
+        return
+    observer = fitted.observations[0].ranks[0]
+    followed = balance.followed(observer, asked.full_window)
+    seen = signs | _weight_signs(balance, fitted, asked)
+    if balance.uneven and not followed and _by_coefficients(balance):
+        seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
+    named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
+    if not balance.uneven and (terms > 1 or not named):
+        found.notes.append(words.own_factor(balance))
+        return
+    kind = "weights" if balance.uneven else "total"
+    sentence = words.uneven(balance, asked.noun) if balance.uneven else words.total(balance, asked)
+    if Sign.EMPTY_CONTRIBUTION in seen and not balance.uneven:
+        sentence = words.empty_takes_share(balance, asked.noun)
+    found.faults.append(
+        Fault(
+            kind,
+            seen,
+            sentence,
+            followed,
+            [],
+            balance.ratio,
+            balance.total,
+            balance.term.name,
+            _effect(balance, fitted),
+            balance.cells(),
+        )
+    )
+
+
+def _by_coefficients(balance: Balance) -> bool:
+    """The units weigh alike in their losses, and the contributions have factors of their own, as clipping gives them."""
+    weights = balance.term.unit_weights_K[balance.counted_K]
+    return bool(
+        np.ptp(weights) <= 0.005 * np.abs(weights).max() and (balance.coefficients_K[balance.counted_K] > 0).all()
+    )
+
+
+def _effect(balance: Balance, fitted: Fitted) -> float | None:
+    """|update - right update| / |right update|, every tensor counted alike; None where it cannot be computed."""
+    weights = balance.term.unit_weights_K
+    if (weights[balance.counted_K] == 0).any():
+        return None
+    right_K = np.where(weights != 0, balance.fair / np.where(weights != 0, weights, 1), 0.0)
+    members = [m for m in fitted.classes]
+    right = np.array([right_K[m].sum() for m in members])
+    now = np.array([balance.coefficients_K[m].sum() for m in members])
+    chosen = fitted.products.by_parameter.sum(axis=0)[: len(members), : len(members)]
+    size = float(right @ chosen @ right)
+    return float(np.sqrt(max((now - right) @ chosen @ (now - right), 0.0) / size)) if size > 0 else None
+
+
+def _weight_signs(balance: Balance, fitted: Fitted, asked: Asked) -> set[Sign]:
+    """What the counts, the coefficients and the scales of the losses say."""
+    signs: set[Sign] = set()
+    ranks, has = len(fitted.step.ranks), balance.term.has_K
+    live = balance.coefficients_K[balance.counted_K]
+    by = {axis: _sums(balance, axis) for axis in (0, 1)}
+    if _unequal(by[0]) or _unequal_within(balance, 1):
+        signs.add(Sign.UNEQUAL_COUNTS_ACROSS_RANKS)
+    if _unequal(by[1]) or _unequal_within(balance, 0):
+        signs.add(Sign.UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES)
+    if (balance.term.counts_K[has] == 0).any():
+        signs.add(Sign.EMPTY_CONTRIBUTION)
+    if (
+        balance.term.elements > 0
+        and abs(balance.total - 1) > TOTAL
+        and abs(balance.total * balance.term.elements / max(balance.unit_count, 1e-300) - 1) < 0.01
+        and balance.promise == "mean"
+    ):
+        signs.add(Sign.IDLE_UNITS_COUNTED)
+    if len({batch for _, batch in fitted.step.keys}) < asked.full_window:
+        signs.add(Sign.SHORT_WINDOW)
+    if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
+        signs |= _coefficient_signs(float(live.mean()), float(balance.term.totals_K[has].sum()), ranks)
+    return signs
+
+
+def _sums(balance: Balance, axis: int) -> list[float]:
+    values = sorted({key[axis] for key in balance.keys})
+    return [
+        sum(float(count) for key, count in zip(balance.keys, balance.term.counts_K, strict=True) if key[axis] == value)
+        for value in values
+    ]
+
+
+def _unequal(values: list[float]) -> bool:
+    return len(values) > 1 and max(values) - min(values) > 1e-9 * max(values)
+
+
+def _unequal_within(balance: Balance, fixed: int) -> bool:
+    """Counts differ along one axis while the other stays."""
+    values = sorted({key[fixed] for key in balance.keys})
+    return any(
+        _unequal(
+            [
+                float(count)
+                for key, count in zip(balance.keys, balance.term.counts_K, strict=True)
+                if key[fixed] == value
+            ]
+        )
+        for value in values
+    )
+
+
+def _coefficient_signs(coefficient: float, loss_total: float, ranks: int) -> set[Sign]:
+    named = {Sign.COEFFICIENTS_SUM: 1.0, Sign.COEFFICIENTS_MEAN: 1 / ranks, Sign.COEFFICIENTS_MEAN_TWICE: 1 / ranks**2}
+    signs = {sign for sign, value in named.items() if abs(coefficient / value - 1) < 0.01}
+    if ranks > 1 and Sign.COEFFICIENTS_MEAN in signs and abs(loss_total / ranks**2 - 1) < 0.01:
+        signs.add(Sign.LOSS_TIMES_WORLD)
+    if ranks > 1 and Sign.COEFFICIENTS_SUM in signs and abs(loss_total / ranks - 1) < 0.01:
+        signs.discard(Sign.LOSS_TIMES_WORLD)
+    return signs
+
+
+def cells(fitted: Fitted, main: Main | None) -> list[Cell]:
+    if main is None:
+        return []
+    units = read_losses(fitted.step.backwards, None)
+    terms = units.alternatives[0] if units.alternatives else []
+    largest = max(terms, key=lambda term: float(np.abs(term.totals_K).sum()), default=None)
+    if largest is None:
+        empty = np.zeros(len(fitted.step.keys))
+        largest = Term("", empty, empty, empty > 0, 1.0, False, 0.0)
+    return Balance(largest, fitted.step.keys, main.coefficients_K, main.errors_K, main.live_K, "mean").cells()
+
+
+def even_enough(relative_error: float, step_count: int) -> bool:
+    """Whether the errors are small enough, over so many steps, to call weights equal."""
+    return 5 * relative_error / np.sqrt(max(step_count, 1)) <= SURE
