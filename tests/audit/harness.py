@@ -65,13 +65,16 @@ class JobServer:
         self,
         script: str,
         args: Sequence[str],
-        nproc: int,
+        nproc: int | None,
         trace_dir: Path | str | None = None,
         *,
         timeout: float = 60.0,
         env: dict[str, str] | None = None,
     ) -> JobResult:
-        """Run `script` (a name in tests/jobs, or a path) on `nproc` ranks; audited if there is a `trace_dir`."""
+        """Run `script` (a name in tests/jobs, or a path) on `nproc` ranks; audited if there is a `trace_dir`.
+
+        With `nproc=None` it is started once and not told of ranks, as without a launcher.
+        """
         with self._lock:
             output_dir = Path(tempfile.mkdtemp(dir=self._outputs.name))
             request = {
@@ -85,7 +88,7 @@ class JobServer:
                 "output_dir": str(output_dir),
             }
             answer = self._ask(request)
-        texts = [(output_dir / f"rank{r}.txt").read_text(errors="replace") for r in range(nproc)]
+        texts = [(output_dir / f"rank{r}.txt").read_text(errors="replace") for r in range(nproc or 1)]
         return JobResult(answer["exit_codes"], answer["seconds"], "".join(texts))
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +226,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.list:
         for case in CASES:
-            print(f"{case.name:38} {case.nproc} x {case.script:22} {'|'.join(case.outcomes)} {' '.join(case.slugs)}")
+            expected = f"{'|'.join(case.outcomes)} {' '.join(case.slugs)}"
+            print(f"{case.name:38} {case.nproc or '-'} x {case.script:22} {expected}")
         return 0
     sys.path.insert(0, str(REPOSITORY / "src"))
     return _sweep(options.run, options.seeds, options.jobs, options.check)

@@ -53,7 +53,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         import failuremap.audit.capture  # noqa: F401  once here, not in every rank
     started = time.monotonic()
     port = _free_port()
-    pids = [_fork_rank(request, rank, port) for rank in range(request["nproc"])]
+    pids = [_fork_rank(request, rank, port) for rank in range(request["nproc"] or 1)]
     codes = _wait(pids, started + request["timeout"])
     return {"exit_codes": [codes[pid] for pid in pids], "seconds": time.monotonic() - started}
 
@@ -124,8 +124,9 @@ def _enter(request: dict[str, Any], rank: int, port: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    os.environ.update(WORLD_SIZE=str(request["nproc"]), LOCAL_WORLD_SIZE=str(request["nproc"]))
+    if request["nproc"] is not None:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        os.environ.update(WORLD_SIZE=str(request["nproc"]), LOCAL_WORLD_SIZE=str(request["nproc"]))
     os.environ.update(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
     os.environ.update(request["env"])
     os.chdir(request["output_dir"])
@@ -148,11 +149,13 @@ def _run_script(request: dict[str, Any]) -> int:
 
 
 def _install_capture(request: dict[str, Any]) -> Any:
-    """Start the audit of this rank, as `python -m failuremap.audit` does; the return value ends it."""
+    """Start the audit of this rank and of the processes that it starts; the return value ends it."""
     if not request["trace_dir"]:
         return lambda: None
     from failuremap.audit import capture
+    from failuremap.audit.launch.job import BOOTSTRAP
 
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(BOOTSTRAP), os.environ["PYTHONPATH"]])
     os.environ["FAILUREMAP_TRACE_DIR"] = request["trace_dir"]
     os.environ["FAILUREMAP_RUN_ID"] = request["run_id"]
     capture.install()

@@ -9,7 +9,13 @@ from jobs.expectations import CASES, Case
 
 pytestmark = pytest.mark.torch
 
-PARAMS = [pytest.param(c, id=c.name, marks=pytest.mark.slow if c.slow else ()) for c in CASES]
+
+def is_slow(case: Case) -> bool:
+    """Three ranks and more on two cores, and scripts that start Python anew."""
+    return case.slow or case.nproc is None or case.nproc > 2
+
+
+PARAMS = [pytest.param(c, id=c.name, marks=pytest.mark.slow if is_slow(c) else ()) for c in CASES]
 
 
 @pytest.mark.parametrize("case", PARAMS)

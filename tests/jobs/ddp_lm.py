@@ -164,7 +164,7 @@ class Trainer:
                 g.copy_(old)
             self.waiting = fresh
         if self.args.clip == "norm":
-            nn.utils.clip_grad_norm_(self.params, 0.5)
+            nn.utils.clip_grad_norm_(self.params, self.args.max_norm)
         elif self.args.clip == "value":
             nn.utils.clip_grad_value_(self.params, 0.01)
 

@@ -21,6 +21,7 @@ parser.add_argument("--form", default="sum", choices=["sum", "mean", "weighted"]
 parser.add_argument("--loss", default="ce", choices=["ce", "masked"])
 parser.add_argument("--init", default="seed", choices=["seed", "broadcast"])
 parser.add_argument("--clip", default="none", choices=["none", "norm", "value", "hand"])
+parser.add_argument("--max-norm", type=float, default=0.5)
 parser.add_argument("--fault", default="")
 parser.add_argument("--save", default="")
 args = parser.parse_args()
@@ -110,13 +111,13 @@ def synchronise(model, mine, everyone):
 def clip(model):
     params = list(model.parameters())
     if args.clip == "norm":
-        torch.nn.utils.clip_grad_norm_(params, 0.5)
+        torch.nn.utils.clip_grad_norm_(params, args.max_norm)
     elif args.clip == "value":
         torch.nn.utils.clip_grad_value_(params, 0.01)
     elif args.clip == "hand":
         norm = torch.stack([p.grad.norm() for p in params]).norm()
         for p in params:
-            p.grad.mul_(torch.clamp(0.5 / (norm + 1e-6), max=1.0))
+            p.grad.mul_(torch.clamp(args.max_norm / (norm + 1e-6), max=1.0))
 
 
 model = build_model()
