@@ -85,7 +85,7 @@ class Balance:
     @property
     def uneven(self) -> bool:
         """Whether units weigh differently, beyond doubt."""
-        return self.ratio > max(EVEN, 1 + 5 * np.sqrt(2) * self.relative_error)
+        return bool(self.ratio > max(EVEN, 1 + 5 * np.sqrt(2) * self.relative_error))
 
     @property
     def off(self) -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.model import Cell
+from failuremap.audit.trace import Trace
+from failuremap.audit.windows import Rank
 from failuremap.catalogue.signs import Sign
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Promise = Literal["mean", "sum"]
 
 
 @dataclass
@@ -53,8 +58,6 @@ class Judged:
     sites: list[str] = field(default_factory=list)
     micro_batch_count: int = 0
     equal_counts: bool = False
-    totals: dict[str, float] = field(default_factory=dict)
-    unit_counts: dict[str, float] = field(default_factory=dict)
     weights_equal: bool | None = None
     differing: list[str] = field(default_factory=list)
     """Parameters whose weights were not the same on all ranks when the step began."""
@@ -67,7 +70,7 @@ class Asked:
 
     unit: str | None
     noun: str
-    promise: str
+    promise: Promise
     full_window: int
 
 
@@ -79,3 +82,20 @@ class Main:
     errors_K: Floats
     live_K: Mask
     signs: set[Sign]
+
+
+@dataclass(frozen=True)
+class Story:
+    """The whole job, judged step by step."""
+
+    traces: list[Trace]
+    ranks: list[Rank]
+    world_size: int
+    judged: list[Judged]
+    noun: str
+    promise: Promise
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All parameters that an optimizer stepped on."""
+        return frozenset[str]().union(*(step.names for step in self.judged))

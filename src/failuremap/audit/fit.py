@@ -70,7 +70,7 @@ class Products:
         products = np.array([block @ block.T for block in blocks]).reshape(
             len(blocks), len(vectors_VL), len(vectors_VL)
         )
-        square = np.sum(products[:, scaled_by, scaled_by], axis=1) if len(blocks) else np.zeros(0)
+        square = np.sum(products[:, scaled_by, scaled_by], axis=1) if blocks else np.zeros(0)
         self.by_parameter = (
             products * np.where(square > 0, np.diff(starts) / np.where(square > 0, square, 1), 0)[:, None, None]
         )
@@ -123,7 +123,7 @@ class Products:
         return math.sqrt(max(float(square), 0.0))
 
     def misfit(self, regressors: Sequence[int], target: int, coefficients: Floats) -> Floats:
-        """|update - sum c_k g_k| for each parameter, relative to the larger of the update and the terms it is made of."""
+        """|update - sum c_k g_k| for each parameter, relative to the larger of the update and its terms."""
         index = np.asarray(regressors, dtype=np.int64)
         gram_PKK = self.by_parameter[:, index[:, None], index[None, :]]
         cross_PK = self.by_parameter[:, index, target]

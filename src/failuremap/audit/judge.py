@@ -11,7 +11,7 @@ from failuremap.audit import patterns, words
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
-from failuremap.audit.shares import cells, judge_weights
+from failuremap.audit.shares import Scene, cells, judge_weights
 from failuremap.audit.weigh import Readings, read_losses
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
@@ -70,16 +70,16 @@ def _empty(readings: Readings, size: int) -> Mask:
     for term in terms:
         has |= term.has_K
         units += term.counts_K
-    return has & (units == 0)
+    empty: Mask = has & (units == 0)
+    return empty
 
 
 def _bare_cells(step: Step, readings: Readings) -> list[Cell]:
     terms = readings.alternatives[0] if readings.alternatives else []
     counts = [next((float(term.counts_K[k]) for term in terms if term.has_K[k]), None) for k in range(len(step.keys))]
     return [
-        Cell(rank=rank, micro_batch=batch, count=count, coefficient=None, coefficient_error=None, loss_weight=None, effective_weight=None, share=None)
-        for (rank, batch), count in zip(step.keys, counts, strict=True)
-    ]  # fmt: skip
+        Cell(rank=rank, micro_batch=batch, count=count) for (rank, batch), count in zip(step.keys, counts, strict=True)
+    ]
 
 
 def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Asked) -> None:
@@ -87,10 +87,10 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_left(judged, fitted)
     signs = _surroundings(fitted)
     main = _main(judged, fitted, signs)
-    _judge_other_parameters(judged, fitted, main, signs, asked)
+    _judge_other_parameters(judged, fitted, main, signs)
     _judge_same(judged, fitted, signs)
     if main is not None:
-        judge_weights(judged, fitted, main, readings, signs, asked)
+        judge_weights(judged, Scene(fitted, main, signs, asked), readings)
     judged.unjudged = _unjudged(fitted)
 
 
@@ -123,20 +123,18 @@ def _judge_left(judged: Judged, fitted: Fitted) -> None:
 def _note_hooks(judged: Judged, fitted: Fitted, names: list[str]) -> None:
     hooked = np.any([o.hooked for o in fitted.observations], axis=0)
     if hooked.any():
-        judged.notes.append(
-            f"the script's own hooks change the gradient of {words.listed([names[p] for p in np.flatnonzero(hooked)])} on each rank"
-        )
+        touched = words.listed([names[p] for p in np.flatnonzero(hooked)])
+        judged.notes.append(f"the script's own hooks change the gradient of {touched} on each rank")
 
 
 def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[str]) -> None:
     touched = [names[p] for p in np.flatnonzero(left)]
     small = fitted.products.row_counts[left].sum() < 2 * len(fitted.classes) + 2
     if small:
-        judged.doubts.append(
-            f"{words.listed(touched)}: too few numbers to tell which rule {'they follow' if len(touched) > 1 else 'it follows'}"
-        )
+        judged.doubts.append(f"too few numbers to tell which rule they follow: {words.listed(touched)}")
         return
-    judged.faults.append(Fault("unexplained", set(), words.unexplained(len(touched), len(names)), parameters=touched))
+    hooks = sorted({hook for backward in fitted.step.backwards for hook in backward.path.get("hooks", [])})
+    judged.doubts.append(words.unexplained(touched, len(names), hooks))
 
 
 def _surroundings(fitted: Fitted) -> set[Sign]:
@@ -174,6 +172,8 @@ def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
     """The rule that the ranks follow together; None where each steps on its own, which is judged here."""
     rules = [rule for rule in (_rule_of(o, fitted) for o in fitted.observations) if rule is not None]
     if not rules:
+        if not judged.faults and not judged.doubts and not judged.unmeasured:
+            judged.doubts.append("no parameter got an update that is not zero")
         return None
     if len(rules) > 1 and _judge_apart(judged, fitted, signs):
         return None
@@ -191,7 +191,7 @@ def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
 
 
 def _one_rank(main: Main, ranks: int) -> set[Sign]:
-    """One rank's gradient is all there is: broadcast where it counts in full, else the others were dropped from a mean."""
+    """One rank's gradient is all there is: broadcast where it counts in full, else a mean without the others."""
     in_full = abs(float(np.abs(main.coefficients_K).max()) - 1) < 0.01
     if ranks > 2:
         return {Sign.FIRST_RANK_ONLY}
@@ -249,12 +249,13 @@ def _pattern(sign: Sign, signs: set[Sign], sentence: str, fitted: Fitted, observ
     return Fault(str(sign), signs | {sign}, sentence, cells=cells(fitted, _rule_of(observation, fitted)))
 
 
-def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, signs: set[Sign], asked: Asked) -> None:
+def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, signs: set[Sign]) -> None:
     """Parameters that follow another rule than most."""
     names = [parameter.name for parameter in fitted.step.parameters]
-    local, scaled, other = set(), {}, set()
+    local, scaled, other = set[str](), dict[str, float](), set[str]()
     for observation in fitted.observations:
         local |= set(observation.own)
+        scaled |= observation.scaled
         for cluster in observation.clusters[1:]:
             touched = {names[p] for p in np.flatnonzero(cluster.parameters)}
             solution = cluster.solution
@@ -262,7 +263,7 @@ def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, s
             if patterns.own_only(found, fitted.step.keys, observation.ranks[0]):
                 local |= touched
             elif main is not None and (factor := _proportional(solution.coefficients, main.coefficients_K)) is not None:
-                scaled |= {name: factor for name in touched}
+                scaled |= dict.fromkeys(touched, factor)
             else:
                 other |= touched
     if main is None:
@@ -287,7 +288,7 @@ def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, s
                 parameters=sorted(other),
             )
         )
-    _judge_scaled(judged, scaled, fitted, asked)
+    _judge_scaled(judged, scaled, fitted)
 
 
 def _proportional(coefficients: Floats, main: Floats) -> float | None:
@@ -300,7 +301,7 @@ def _proportional(coefficients: Floats, main: Floats) -> float | None:
     )
 
 
-def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted, asked: Asked) -> None:
+def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> None:
     """Parameters that differ from the others by a factor: named where it is R or M, else the script's own affair."""
     ranks, window = len(fitted.step.ranks), judged.micro_batch_count
     named = {value for value in (ranks, 1 / ranks, window, 1 / window) if value != 1}

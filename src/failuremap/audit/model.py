@@ -26,15 +26,21 @@ class Cell(_Record):
     rank: int
     micro_batch: int
     count: float | None = Field(
-        description="Units (tokens, examples, sequences) behind the contribution; null: not seen."
+        default=None, description="Units (tokens, examples, sequences) behind the contribution; null: not seen."
     )
-    coefficient: float | None = Field(description="c_k: the factor of this gradient in the update; null: not measured.")
-    coefficient_error: float | None = Field(description="Standard error of the coefficient.")
+    coefficient: float | None = Field(
+        default=None, description="c_k: the factor of this gradient in the update; null: not measured."
+    )
+    coefficient_error: float | None = Field(default=None, description="Standard error of the coefficient.")
     loss_weight: float | None = Field(
-        description="d(local loss) / d(loss of one unit), as it reached the loss function."
+        default=None, description="d(local loss) / d(loss of one unit), as it reached the loss function."
     )
-    effective_weight: float | None = Field(description="coefficient x loss weight: what one unit weighs in the update.")
-    share: float | None = Field(description="Effective weight as a multiple of the fair one, 1/N; 1 is right.")
+    effective_weight: float | None = Field(
+        default=None, description="coefficient x loss weight: what one unit weighs in the update."
+    )
+    share: float | None = Field(
+        default=None, description="Effective weight as a multiple of the fair one, 1/N; 1 is right."
+    )
 
 
 class Candidate(_Record):

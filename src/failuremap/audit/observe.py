@@ -38,7 +38,9 @@ class Observation:
     clusters: list[Cluster]
     carried: Carried | None
     own: dict[str, float]
-    """Small parameters that follow "own rank only", with the factor."""
+    """Parameters without a rule of their own that follow "own rank only", with the factor."""
+    scaled: dict[str, float]
+    """Parameters without a rule of their own that follow the main one times a factor."""
     unexplained: Mask
     untouched: Mask
     """Parameters with an update, and no contribution of any rank in this window."""
@@ -95,7 +97,7 @@ def _classes(step: Step) -> list[list[int]]:
     epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
     classes: list[list[int]] = []
     for k, row in enumerate(step.contributions_KL):
-        size = np.linalg.norm(row)
+        size = float(np.linalg.norm(row))
         alike = (
             members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size)
         )
@@ -185,8 +187,10 @@ class _Reader:
         carried = self._carried(whole, target, left, group[0])
         if carried is not None:
             left = left & ~carried.parameters
-        own = self._own(target, left, self.step.ranks[group[0]])
-        left = left & ~np.array([parameter.name in own for parameter in self.step.parameters], dtype=bool)
+        own = self._times(self._own_rank(self.step.ranks[group[0]]), target, left)
+        left = left & ~self._named(own)
+        scaled = self._times(whole.clusters[0].solution.coefficients, target, left) if whole.clusters else {}
+        left = left & ~self._named(scaled)
         clusters = [self._spread(cluster) for cluster in whole.clusters]
         if carried is not None:
             clusters = [
@@ -196,10 +200,10 @@ class _Reader:
             ]
         untouched = left & ~touched
         ranks = [self.step.ranks[row] for row in group]
-        return Observation(ranks, clusters, carried, own, left & touched, untouched, whole.rounding, hooked)
+        return Observation(ranks, clusters, carried, own, scaled, left & touched, untouched, whole.rounding, hooked)
 
     def _allow_for_hooks(self, whole: Fit, target: int, parameters: Mask) -> tuple[Fit, Mask]:
-        """Parameters whose gradient the script's own hooks change on the rank follow the main rule behind these hooks."""
+        """Parameters with hooks of the script's own may follow the main rule behind these hooks."""
         none = np.zeros(len(parameters), dtype=bool)
         if self.hooked is None or not whole.clusters:
             return whole, none
@@ -253,22 +257,27 @@ class _Reader:
                 )
         return None
 
-    def _own(self, target: int, left: Mask, rank: int) -> dict[str, float]:
-        """Parameters too small for a rule of their own whose update is the own rank's contributions, times a factor."""
+    def _own_rank(self, rank: int) -> Floats | None:
+        """All contributions of one rank alike and none of another; None where that says nothing."""
         mine = np.array([float(any(self.step.keys[k][0] == rank for k in members)) for members in self.classes])
-        if not mine.any() or mine.all():
-            return {}
-        found = {}
+        return mine if mine.any() and not mine.all() else None
+
+    def _named(self, found: dict[str, float]) -> Mask:
+        return np.array([parameter.name in found for parameter in self.step.parameters], dtype=bool)
+
+    def _times(self, direction: Floats | None, target: int, left: Mask) -> dict[str, float]:
+        """Parameters whose update is a factor times one given combination: three numbers are enough to see that."""
+        found: dict[str, float] = {}
+        if direction is None:
+            return found
         for p in np.flatnonzero(left):
-            gram, cross = (
-                self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)],
-                self.products.by_parameter[p][self.regressors, target],
-            )
-            square = float(mine @ gram @ mine)
+            gram = self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)]
+            square = float(direction @ gram @ direction)
             if square <= 0 or self.products.row_counts[p] < 3:
                 continue
-            factor = float(mine @ cross) / square
-            if self.products.misfit(self.regressors, target, factor * mine)[p] <= tolerance(self.products.dtypes[p], 1):
+            factor = float(direction @ self.products.by_parameter[p][self.regressors, target]) / square
+            limit = tolerance(self.products.dtypes[p], 1)
+            if self.products.misfit(self.regressors, target, factor * direction)[p] <= limit:
                 found[self.step.parameters[p].name] = factor
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,40 +19,54 @@ from failuremap.catalogue.signs import Sign
 Floats = NDArray[np.float64]
 
 
-def judge_weights(
-    judged: Judged, fitted: Fitted, main: Main, readings: Readings, signs: set[Sign], asked: Asked
-) -> None:
-    main = _unclipped(judged, fitted, main, signs)
+# heaviest over lightest unit inside one contribution up to which a script counts as weighing its units alike
+ALIKE = 1.01
+# relative error, five standard errors wide, beyond which a coefficient says nothing
+HOPELESS = 0.5
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that weighing looks at, beside the term."""
+
+    fitted: Fitted
+    main: Main
+    signs: set[Sign]
+    asked: Asked
+
+
+def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
+    """Judges what each unit weighs, as far as the losses were seen."""
+    scene = replace(scene, main=_unclipped(judged, scene))
     if readings.uncounted:
         judged.unmeasured.append(readings.uncounted)
         return
     if not readings.alternatives:
         judged.unmeasured.append(words.loss_not_seen(readings.unseen_operations))
-        _judge_bare_coefficients(judged, fitted, main, signs)
+        _keep_bare_coefficients(judged, scene)
         return
     if readings.unseen:
-        judged.unmeasured.append(
-            words.part_not_seen(len(readings.unseen), len(fitted.step.keys), readings.unseen_operations)
-        )
-    tries = [_weighed(judged, fitted, main, way, signs, asked) for way in readings.alternatives]
+        seen = (len(readings.unseen), len(scene.fitted.step.keys))
+        judged.unmeasured.append(words.part_not_seen(*seen, readings.unseen_operations))
+    tries = [_weighed(judged, scene, way) for way in readings.alternatives]
     chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
     judged.faults += chosen.faults
     judged.doubts += chosen.doubts
     judged.notes += chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
-    judged.totals, judged.unit_counts = chosen.totals, chosen.unit_counts
 
 
-def _judge_bare_coefficients(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> None:
-    """Without a loss only the coefficients can be compared."""
-    judged.cells = cells(fitted, main)
-    judged.relative_error = float(
-        (main.errors_K[main.live_K] / np.maximum(np.abs(main.coefficients_K[main.live_K]), 1e-300)).max(initial=0.0)
-    )
+def _keep_bare_coefficients(judged: Judged, scene: Scene) -> None:
+    """Without a loss there are only coefficients to show."""
+    judged.cells = cells(scene.fitted, scene.main)
+    live = scene.main.live_K
+    size = np.maximum(np.abs(scene.main.coefficients_K[live]), 1e-300)
+    judged.relative_error = float((scene.main.errors_K[live] / size).max(initial=0.0))
 
 
-def _unclipped(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> Main:
+def _unclipped(judged: Judged, scene: Scene) -> Main:
     """The rule before clipping: one common factor is taken out, factors that differ by contribution are a fault."""
+    fitted, main = scene.fitted, scene.main
     if not any(part.clips for part in fitted.step.parts):
         return main
     parts = {part.rank: part for part in fitted.step.parts}
@@ -69,7 +83,7 @@ def _unclipped(judged: Judged, fitted: Fitted, main: Main, signs: set[Sign]) -> 
     if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
         sentence = words.clipped_before(fitted.step.keys, factors)
         judged.faults.append(
-            Fault("clip", signs | {Sign.CLIPPED_BEFORE_REDUCTION}, sentence, cells=cells(fitted, main))
+            Fault("clip", scene.signs | {Sign.CLIPPED_BEFORE_REDUCTION}, sentence, cells=cells(fitted, main))
         )
         return undone
     judged.notes.append("the ranks, or the micro-batches, were clipped by different norms")
@@ -82,68 +96,66 @@ def _clip_factor(part: Part, backward: int) -> float:
     return float(np.prod([factor for after, factor in by_moment.items() if after >= backward]))
 
 
-def _weighed(judged: Judged, fitted: Fitted, main: Main, terms: list[Term], signs: set[Sign], asked: Asked) -> Judged:
+def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
     """All terms of the loss, weighed; in a Judged of their own."""
     found = Judged(judged.number, micro_batch_count=judged.micro_batch_count)
-    balances = [
-        Balance(term, fitted.step.keys, main.coefficients_K, main.errors_K, main.live_K, asked.promise)
-        for term in terms
-    ]
+    main, promise = scene.main, scene.asked.promise
+    keys = scene.fitted.step.keys
+    balances = [Balance(term, keys, main.coefficients_K, main.errors_K, main.live_K, promise) for term in terms]
     heaviest = max(balances, key=lambda balance: abs(balance.total))
     found.cells = heaviest.cells()
     counts = heaviest.term.counts_K[heaviest.term.has_K]
     found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
     for balance in balances:
         found.relative_error = max(found.relative_error, balance.relative_error)
-        found.totals[balance.term.name], found.unit_counts[balance.term.name] = balance.total, balance.unit_count
-        if balance.term.spread > 1.01:
-            found.doubts.append(words.own_weights(balance.term.name, asked.noun))
-            continue
-        _judge_balance(found, balance, fitted, main, signs, asked, len(balances))
+        if balance.term.spread > ALIKE:
+            found.doubts.append(words.own_weights(balance.term.name, scene.asked.noun))
+        else:
+            _judge_balance(found, balance, scene, len(balances))
     return found
 
 
-def _judge_balance(
-    found: Judged, balance: Balance, fitted: Fitted, main: Main, signs: set[Sign], asked: Asked, terms: int
-) -> None:
-    if not np.isfinite(balance.relative_error) or (balance.relative_error * 5 > 0.5):
-        found.doubts.append(words.not_separable(balance, fitted.step.parameters))
+def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: int) -> None:
+    if not np.isfinite(balance.relative_error) or balance.relative_error * 5 > HOPELESS:
+        found.doubts.append(words.not_separable(balance))
         return
-    if main.signs:  # what is missing has been said; the rest of the weights follows from it
+    if scene.main.signs:  # what is missing has been said; the rest of the weights follows from it
         return
     if not balance.uneven and not balance.off:
         return
-    observer = fitted.observations[0].ranks[0]
-    followed = balance.followed(observer, asked.full_window)
-    seen = signs | _weight_signs(balance, fitted, asked)
+    followed = balance.followed(scene.fitted.observations[0].ranks[0], scene.asked.full_window)
+    seen = scene.signs | _weight_signs(balance, scene.fitted, scene.asked)
     if balance.uneven and not followed and _by_coefficients(balance):
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
-    if not balance.uneven and (terms > 1 or not named):
+    if not balance.uneven and (term_count > 1 or not named):
         found.notes.append(words.own_factor(balance))
         return
-    kind = "weights" if balance.uneven else "total"
-    sentence = words.uneven(balance, asked.noun) if balance.uneven else words.total(balance, asked)
-    if Sign.EMPTY_CONTRIBUTION in seen and not balance.uneven:
-        sentence = words.empty_takes_share(balance, asked.noun)
     found.faults.append(
         Fault(
-            kind,
+            "weights" if balance.uneven else "total",
             seen,
-            sentence,
+            _sentence(balance, seen, scene.asked),
             followed,
-            [],
-            balance.ratio,
-            balance.total,
-            balance.term.name,
-            _effect(balance, fitted),
-            balance.cells(),
+            ratio=balance.ratio,
+            total=balance.total,
+            term=balance.term.name,
+            effect=_effect(balance, scene.fitted),
+            cells=balance.cells(),
         )
     )
 
 
+def _sentence(balance: Balance, seen: set[Sign], asked: Asked) -> str:
+    if balance.uneven:
+        return words.uneven(balance, asked.noun)
+    return (
+        words.empty_takes_share(balance, asked.noun) if Sign.EMPTY_CONTRIBUTION in seen else words.total(balance, asked)
+    )
+
+
 def _by_coefficients(balance: Balance) -> bool:
-    """The units weigh alike in their losses, and the contributions have factors of their own, as clipping gives them."""
+    """Units weigh alike in their losses, and contributions have factors of their own, as clipping gives them."""
     weights = balance.term.unit_weights_K[balance.counted_K]
     return bool(
         np.ptp(weights) <= 0.005 * np.abs(weights).max() and (balance.coefficients_K[balance.counted_K] > 0).all()
@@ -156,7 +168,7 @@ def _effect(balance: Balance, fitted: Fitted) -> float | None:
     if (weights[balance.counted_K] == 0).any():
         return None
     right_K = np.where(weights != 0, balance.fair / np.where(weights != 0, weights, 1), 0.0)
-    members = [m for m in fitted.classes]
+    members = fitted.classes
     right = np.array([right_K[m].sum() for m in members])
     now = np.array([balance.coefficients_K[m].sum() for m in members])
     chosen = fitted.products.by_parameter.sum(axis=0)[: len(members), : len(members)]
@@ -228,6 +240,7 @@ def _coefficient_signs(coefficient: float, loss_total: float, ranks: int) -> set
 
 
 def cells(fitted: Fitted, main: Main | None) -> list[Cell]:
+    """The picture of one rule: its coefficients, and what units weigh where a loss was seen."""
     if main is None:
         return []
     units = read_losses(fitted.step.backwards, None)
@@ -241,4 +254,4 @@ def cells(fitted: Fitted, main: Main | None) -> list[Cell]:
 
 def even_enough(relative_error: float, step_count: int) -> bool:
     """Whether the errors are small enough, over so many steps, to call weights equal."""
-    return 5 * relative_error / np.sqrt(max(step_count, 1)) <= SURE
+    return bool(5 * relative_error / np.sqrt(max(step_count, 1)) <= SURE)

@@ -201,5 +201,6 @@ def _check_one_run(folder: Path, traces: list[Trace]) -> None:
     twice = sorted({rank for rank in ranks if ranks.count(rank) > 1})
     if twice:
         raise TraceError(
-            f"{folder}: rank {twice[0]} wrote {ranks.count(twice[0])} traces; two jobs, or one that restarted, ran in one audit."
+            f"{folder}: rank {twice[0]} wrote {ranks.count(twice[0])} traces; "
+            "two jobs, or one that restarted, ran in one audit."
         )

@@ -126,11 +126,15 @@ class _Story:
         self.last_backward = 0
 
     def read(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        reader = getattr(self, "_" + fields["kind"].replace("-", "_"), None)
-        if reader is not None:
-            reader(fields, payload)
+        """Takes in one record; kinds that a step does not need are passed over."""
+        readers = {
+            "parameter": self._parameter, "backward": self._backward, "step": self._step, "clip": self._clip,
+            "value-clip": self._value_clip, "note": self._note, "end": self._end,
+        }  # fmt: skip
+        if fields["kind"] in readers:
+            readers[fields["kind"]](fields, payload)
 
-    def _parameter(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+    def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         size = int(np.prod(fields["shape"], dtype=np.int64))
         self.parameters[fields["id"]] = Parameter(
             fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
@@ -151,13 +155,13 @@ class _Story:
         for id in fields["parameters"]:
             self.waiting.setdefault(id, set()).add(number)
 
-    def _clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+    def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         self.clips.append({**fields, "after": self.last_backward})
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         self.before_clip.append(Chunk(tuple(fields["parameters"]), payload))
 
-    def _note(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+    def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         self.notes.append(str(fields["text"]))
 
     def _end(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
@@ -266,13 +270,24 @@ class Assembler:
         updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
         equal, differing = self._compare_weights(having, parts, place, starts, parameters)
         size = int(starts[-1])
+        here = [rank.rank for rank in having]
         return Step(
-            number + 1, [rank.rank for rank in having], parameters, starts, keys, backwards,
-            np.array(rows).reshape(len(rows), size), np.array([row for row, _ in updates]).reshape(len(updates), size),
-            np.array([present for _, present in updates]).reshape(len(updates), len(parameters)), equal, differing, parts, aside,
-            sorted(set(range(self.rank_count)) - {rank.rank for rank in having}),
-            np.array(altered).reshape(len(rows), size) if any(backward.altered for backward in backwards) else None,
-        )  # fmt: skip
+            number=number + 1,
+            ranks=here,
+            parameters=parameters,
+            starts=starts,
+            keys=keys,
+            backwards=backwards,
+            contributions_KL=np.array(rows).reshape(len(rows), size),
+            updates_RL=np.array([row for row, _ in updates]).reshape(len(updates), size),
+            present_RP=np.array([present for _, present in updates]).reshape(len(updates), len(parameters)),
+            weights_equal=equal,
+            weights_differ_in=differing,
+            parts=parts,
+            set_aside=aside,
+            missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
+            altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
+        )
 
     @staticmethod
     def _common(having: list[Rank], parts: list[Part]) -> list[Parameter]:
@@ -299,7 +314,7 @@ class Assembler:
         """What a backward brought, in all its chunks together."""
         row = np.zeros(int(starts[-1]))
         for chunk in chunks:
-            source, target, touched = self._map(rank, chunk.ids, place, starts, "rows")
+            source, target, _ = self._map(rank, chunk.ids, place, starts, "rows")
             if len(set(chunk.ids)) == len(chunk.ids):
                 row[target] += chunk.numbers[source]
             else:  # checkpointing brings one parameter several times in a backward

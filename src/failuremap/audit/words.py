@@ -11,11 +11,17 @@ from failuremap.catalogue.signs import Sign
 
 if TYPE_CHECKING:
     from failuremap.audit.balance import Balance
-    from failuremap.audit.judge import Asked
-    from failuremap.audit.windows import Key, Parameter
+    from failuremap.audit.faults import Asked
+    from failuremap.audit.windows import Key
 
 OWN_RANK_ONLY = "Each rank steps on its own gradient alone: the ranks are never added up."
 UNSYNCHRONISED_TAIL = "The micro-batches after the synchronised one stay on their own rank."
+NOTHING = "Nothing was measured."
+NOT_ENOUGH = "Not measured: what was seen is not enough for a verdict."
+CANNOT_TELL = "Cannot tell whether the gradients are added up right."
+NO_STEP = (
+    "no optimizer step was seen: the audit watches optimizers of torch.optim; does the script reach optimizer.step()?"
+)
 LOCAL_SGD = "the ranks step on their own gradients and their weights are made equal later (as local SGD does)"
 
 
@@ -126,7 +132,8 @@ def missing(signs: set[Sign], which: list[int], micro_batch_count: int) -> str:
 
 def ranks_apart(vectors: Sequence[Any]) -> str:
     """Ranks step on different combinations."""
-    return f"The ranks step on different updates: coefficients {coefficients(vectors[0])} on one, {coefficients(vectors[1])} on another."
+    first, second = coefficients(vectors[0]), coefficients(vectors[1])
+    return f"The ranks step on different updates: coefficients {first} on one, {second} on another."
 
 
 def coefficients(values: Any, most: int = 8) -> str:
@@ -152,9 +159,14 @@ def scaled_parameters(names: list[str], factor: float) -> str:
     return f"{len(names)} parameters get {number(factor)} times the update of the rest: {listed(names)}."
 
 
-def unexplained(count: int, total_count: int) -> str:
+def unexplained(names: list[str], count: int, hooks: list[str]) -> str:
     """No coefficients give this update."""
-    return f"The update of {count} of {total_count} parameters is no combination of the gradients that were computed."
+    hook = f"the communication hook {', '.join(hooks)} is lossy"
+    why = hook if hooks else "something else changes it before the step"
+    return (
+        f"the update of {len(names)} of {count} parameters ({listed(names)}) is no combination of the gradients "
+        f"that backward computed: {why}"
+    )
 
 
 def same_data(same_targets: bool) -> str:
@@ -197,29 +209,60 @@ def part_not_seen(count: int, total_count: int, operations: list[str]) -> str:
 def own_weights(term: str, noun: str) -> str:
     """The script weighs its units itself."""
     return (
-        f"{term}: {noun}s weigh differently inside one micro-batch, by the script's own weights, so shares cannot be compared. "
-        "If each sequence is meant to weigh the same, audit with --unit sequence"
+        f"{term}: {noun}s weigh differently inside one micro-batch, by the script's own weights, "
+        "so shares cannot be compared. If each sequence is meant to weigh the same, audit with --unit sequence"
     )
 
 
 def own_factor(balance: Balance) -> str:
     """A total that no rule explains."""
-    return f"{balance.term.name}: the total weight is {number(balance.total)}, the same for every unit: a factor of the script's own (or clipping)."
+    return (
+        f"{balance.term.name}: the total weight is {number(balance.total)}, the same for every unit: "
+        "a factor of the script's own (or clipping)"
+    )
 
 
-def not_separable(balance: Balance, parameters: Sequence[Parameter]) -> str:
+def not_separable(balance: Balance) -> str:
     """Coefficients with errors too large."""
     return (
-        f"the contributions are too much alike to tell their coefficients apart (relative error {number(balance.relative_error)}); "
+        "the contributions are too much alike to tell their coefficients apart "
+        f"(relative error {number(balance.relative_error)}); "
         "usual causes: the same data on several ranks, or a low-precision gradient; audit more steps"
     )
 
 
-def replicas_differ_at_start(names: list[str], count: int) -> str:
-    """Different initial weights."""
-    return f"The ranks do not start from the same weights: {len(names)} of {count} parameters differ ({listed(names)})."
+def replicas_differ(names: list[str], count: int, step: int) -> str:
+    """Ranks hold different weights, from the start or later."""
+    which = f"{len(names)} of {count} parameters differ ({listed(names)})."
+    if step == 1:
+        return f"The ranks do not start from the same weights: {which}"
+    return f"The ranks no longer hold the same weights from step {step} on: {which}"
 
 
-def replicas_differ_later(names: list[str], count: int, step: int) -> str:
-    """Replicas drifted apart."""
-    return f"The ranks no longer hold the same weights from step {step} on: {len(names)} of {count} parameters differ ({listed(names)})."
+def right(noun: str, promise: str) -> str:
+    """Nothing is wrong."""
+    return f"Every {noun} weighs the same: the update is the {promise} over all {noun}s."
+
+
+def too_coarse(error: float) -> str:
+    """Errors that hide a small fault."""
+    return (
+        f"coefficients are known to {number(error)} only (gradients in a small type, or much alike), "
+        "too coarse to call weights equal; audit more steps"
+    )
+
+
+def no_end(rank: int) -> str:
+    """A trace without its end."""
+    return (
+        f"rank {rank} did not come to its end (killed, os._exit, or the disk was full): its trace has no end, "
+        "so what it did last was not seen"
+    )
+
+
+def equal_counts(noun: str) -> str:
+    """A run that could not have shown the commonest fault."""
+    return (
+        "all counts were equal: a rule that ignores counts would look the same; "
+        f"audit batches of different {noun} counts, too"
+    )

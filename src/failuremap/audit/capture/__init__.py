@@ -1,4 +1,4 @@
-"""Capture: what one process of a training job does with its gradients, written to a trace. Changes nothing in the job."""
+"""Capture: what one process of a job does with its gradients, written to a trace. Changes nothing in the job."""
 
 from __future__ import annotations
 

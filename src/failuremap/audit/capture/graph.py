@@ -20,8 +20,8 @@ _MARK = "failuremap.loss"
 _ARITHMETIC = frozenset(
     """Abs Add Alias AsStrided Cat Clamp ClampMax ClampMin Clone Copy Div Exp Expand Index IndexSelect LinalgVectorNorm
     Log MaskedFill MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Reshape ReshapeAlias
-    Rsqrt Select Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose Unbind UnsafeView Unsqueeze View
-    Where NanToNum _DDPSink Identity""".split()
+    Rsqrt Select Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose Unbind UnsafeView
+    Unsqueeze View Where NanToNum _DDPSink Identity""".split()
 )
 _NODE_LIMIT = 20_000
 
@@ -29,7 +29,8 @@ _NODE_LIMIT = 20_000
 def mark(loss: Tensor) -> None:
     """Marks the node of the graph that made `loss` as seen."""
     if loss.grad_fn is not None:
-        loss.grad_fn.metadata[_MARK] = True
+        metadata: dict[Any, Any] = loss.grad_fn.metadata  # type: ignore[assignment]
+        metadata[_MARK] = True
 
 
 def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
@@ -80,10 +81,9 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
     path: dict[str, Any] = {}
     try:
         if recorder.depth == 0:
-            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-            unseen = unseen_terms(
-                [roots] if isinstance(roots, Tensor) else [root for root in roots if isinstance(root, Tensor)]
-            )
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
+            listed = [roots] if isinstance(roots, Tensor) else roots or ()
+            unseen = unseen_terms(root for root in listed if isinstance(root, Tensor))
             path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)
@@ -100,4 +100,5 @@ def _path(recorder: Recorder) -> dict[str, Any]:
         "forwards": len(recorder.ddp_forwards),
         "armed": sum(recorder.ddp_forwards),
         "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in wrappers),
+        "hooks": recorder.comm_hooks,
     }

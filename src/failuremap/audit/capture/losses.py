@@ -27,7 +27,8 @@ from failuremap.audit.capture.recorder import Recorder
 # by elements: the mean divides by all elements of the result
 _ELEMENTWISE = (
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "soft_margin_loss", "margin_ranking_loss", "hinge_embedding_loss",
+    "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "soft_margin_loss", "margin_ranking_loss",
+    "hinge_embedding_loss",
 )  # fmt: skip
 # by examples: the mean divides by the size of the batch
 _BY_EXAMPLE = (
@@ -54,7 +55,7 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
     @functools.wraps(original)
     def loss(*args: Any, **kwargs: Any) -> Tensor:
         result = original(*args, **kwargs)
-        if torch.compiler.is_compiling() or torch.jit.is_scripting():
+        if torch.compiler.is_compiling():
             return result
         if recorder.active and isinstance(result, Tensor) and result.requires_grad:
             try:

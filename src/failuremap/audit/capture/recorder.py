@@ -186,13 +186,13 @@ class Recorder:
     def _running(self) -> Backward:
         if self.backward is None:  # started by something other than torch.autograd's two functions
             self.begin_backward("engine", [], {})
-            torch.autograd.Variable._execution_engine.queue_callback(self.end_backward)  # type: ignore[attr-defined]
+            torch.autograd.Variable._execution_engine.queue_callback(self.end_backward)
         assert self.backward is not None
         return self.backward
 
     @quiet
     def _go_behind_own_hooks(self) -> None:
-        """Where the script hooks a parameter, too, a second hook goes behind its own: it sees what they make of the gradient."""
+        """Puts a second hook behind the script's own ones, where there are any, to see what they made of it."""
         for watched in self.watched:
             tensor = watched.tensor()
             hooks = getattr(tensor, "_backward_hooks", None)

@@ -8,7 +8,7 @@ next to nothing.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: PTH100, PTH118, PTH120, UP031
+# ruff: noqa: UP031
 
 import os
 import sys

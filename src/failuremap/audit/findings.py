@@ -1,0 +1,167 @@
+"""The faults of all steps together: one finding for each kind, with the mechanisms that fit it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit import words
+from failuremap.audit.faults import Fault, Judged, Story
+from failuremap.audit.model import Candidate, Finding
+from failuremap.audit.windows import Rank
+from failuremap.catalogue.mechanism import Mechanism
+from failuremap.catalogue.recognise import recognise
+from failuremap.catalogue.signs import Sign
+from failuremap.rules import KNOWN
+
+_PROMISED = {"mean": "weighted_mean", "sum": "unit_sum"}
+# what is wrong with the way gradients travel comes before what is wrong with their weights
+_ORDER = (
+    "nonfinite",
+    "own-rank-only",
+    "missing",
+    "unsynchronised-tail",
+    "previous",
+    "same",
+    "clip",
+    "local",
+    "weights",
+)
+# signs of what changes with the data from step to step
+_CHANGING = {Sign.CLIPPED_BEFORE_REDUCTION}
+_MOST_NAMES = 20
+
+
+def findings(story: Story) -> list[Finding]:
+    """All that is wrong, the finding to read first first."""
+    kinds: dict[str, list[tuple[Judged, Fault]]] = {}
+    for step in story.judged:
+        for fault in step.faults:
+            kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
+    averaged = made_equal(story)
+    if averaged:
+        kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(Sign.OWN_RANK_ONLY)}
+    found = [(_place(kind), _finding(story, seen)) for kind, seen in kinds.items()]
+    replicas = _replicas(story, explained=bool(found) or averaged)
+    if replicas is not None:
+        found.append((_place("missing"), replicas))
+    return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def made_equal(story: Story) -> bool:
+    """Whether replicas that differed before a step were equal again before a later one, as local SGD makes them."""
+    apart: set[str] = set()
+    for step in story.judged:
+        if apart & step.names and not step.differing:
+            return True
+        apart |= set(step.differing)
+    return False
+
+
+def _place(kind: str) -> int:
+    return next((index for index, start in enumerate(_ORDER) if kind.startswith(start)), len(_ORDER))
+
+
+def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
+    worst_step, worst = max(seen, key=lambda pair: min(pair[1].ratio or 0.0, 1e9))
+    candidates = _candidates(story, [fault for _, fault in seen])
+    parameters = sorted({name for step, fault in seen for name in fault.parameters or step.names})
+    if len(parameters) == len(story.names):
+        parameters = []
+    return Finding(
+        sentence=worst.sentence,
+        candidates=[_candidate(mechanism) for mechanism in candidates],
+        followed=_followed(story, worst, candidates),
+        promised=_title(story, _PROMISED[story.promise]),
+        steps=sorted({step.number for step, _ in seen}),
+        parameters=parameters[:_MOST_NAMES],
+        parameter_count=len(parameters) or len(story.names),
+        ratio=worst.ratio,
+        total_weight=worst.total,
+        term=worst.term,
+        effect=worst.effect,
+        cells=worst.cells,
+        cells_step=worst_step.number,
+        repair=candidates[0].repair if candidates else "",
+    )
+
+
+def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
+    """The mechanisms that fit at every step; where none does, those that fit most often."""
+    dropped = _CHANGING if _steady([fault.ratio for fault in faults if fault.kind == "weights"]) else set()
+    by_layout = {(tuple(fault.followed), frozenset(fault.signs - dropped)) for fault in faults}
+    found = {key: recognise(key[0], key[1], promise=story.promise) for key in by_layout}
+    per_step = [found[tuple(fault.followed), frozenset(fault.signs - dropped)] for fault in faults]
+    by_slug = {mechanism.slug: mechanism for mechanisms in per_step for mechanism in mechanisms}
+    times = Counter(mechanism.slug for mechanisms in per_step for mechanism in mechanisms)
+    most = max(times.values(), default=0)
+    return [by_slug[slug] for slug, count in sorted(times.items()) if count == most]
+
+
+def _steady(ratios: Sequence[float | None]) -> bool:
+    """The same ratio at several steps: nothing that depends on the data."""
+    known = [ratio for ratio in ratios if ratio is not None]
+    return len(known) > 2 and max(known) - min(known) <= 0.002 * max(known)
+
+
+def _candidate(mechanism: Mechanism) -> Candidate:
+    return Candidate(slug=mechanism.slug, title=mechanism.title, separated_by=mechanism.separated_by)
+
+
+def _followed(story: Story, fault: Fault, candidates: list[Mechanism]) -> str:
+    rules = [rule for mechanism in candidates for rule in mechanism.followed]
+    if fault.followed:
+        return _title(story, next((rule for rule in fault.followed if rule in rules), fault.followed[0]))
+    return _title(story, rules[0]) if rules else "no rule that has a name here"
+
+
+def _title(story: Story, rule: str) -> str:
+    return KNOWN[rule].title.format(unit=story.noun)
+
+
+def _replicas(story: Story, *, explained: bool) -> Finding | None:
+    """Weights that should be equal and are not, where nothing else found says why."""
+    apart = [step for step in story.judged if step.differing]
+    names = apart[0].differing if apart else sorted(_final_differences(story.ranks))
+    at_start = bool(apart) and apart[0].number == 1
+    if not names or (explained and not at_start):
+        return None
+    when = apart[0].number if apart else len(story.judged) + 1
+    signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
+    candidates = recognise([], signs, promise=story.promise)
+    return Finding(
+        sentence=words.replicas_differ(names, len(story.names), when),
+        candidates=[_candidate(mechanism) for mechanism in candidates],
+        followed="replicas that differ",
+        promised="replicas that are equal",
+        steps=[step.number for step in apart],
+        parameters=names[:_MOST_NAMES],
+        parameter_count=len(names),
+        repair=candidates[0].repair if candidates else "",
+    )
+
+
+def _final_differences(ranks: list[Rank]) -> set[str]:
+    """Parameters whose weights differ between ranks at the end of the job."""
+    if len(ranks) < 2:
+        return set()
+    held = [_final_weights(rank) for rank in ranks]
+    common = set.intersection(*(set(found) for found in held))
+    return {name for name in common if any(_unlike(other[name], held[0][name]) for other in held[1:])}
+
+
+def _final_weights(rank: Rank) -> dict[str, NDArray[np.float32]]:
+    found, at = {}, 0
+    if rank.final_weights is not None:
+        for id in rank.final_weights.ids:
+            parameter = rank.parameters[id]
+            found[parameter.name] = rank.final_weights.numbers[at : at + parameter.rows]
+            at += parameter.rows
+    return found
+
+
+def _unlike(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
+    return first.shape != second.shape or not np.allclose(first, second, rtol=1e-5, atol=1e-30, equal_nan=True)
