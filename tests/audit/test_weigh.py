@@ -1,0 +1,181 @@
+"""What one unit weighs in its own loss: counts and scales of the loss functions that were seen, term by term."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.traces import loss
+from failuremap.audit.weigh import read_losses
+from failuremap.audit.windows import Backward
+
+
+def passed(*losses, counts=(), unseen=(), via="backward") -> Backward:
+    """A backward pass that met these losses."""
+    return Backward(0, via, list(unseen), {}, list(losses), list(counts))
+
+
+def only_term(*backwards, unit=None):
+    """The one term of the one way to read these losses."""
+    readings = read_losses(backwards, unit)
+    ((term,),) = readings.alternatives
+    return term
+
+
+def test_a_mean_gives_each_unit_the_scale_over_the_count():
+    term = only_term(passed(loss(4, 1.0)), passed(loss(8, 0.5)))
+
+    assert (term.counts_K.tolist(), term.totals_K.tolist()) == ([4, 8], [1, 0.5])
+    assert term.unit_weights_K.tolist() == [1 / 4, 0.5 / 8]
+    assert (term.has_K.tolist(), term.total_known, term.spread) == ([True, True], True, 1.0)
+
+
+def test_a_sum_gives_each_unit_the_scale():
+    term = only_term(passed(loss(4, 0.1, reduction="sum")))
+
+    assert term.totals_K.tolist() == pytest.approx([0.4])
+    assert term.unit_weights_K.tolist() == pytest.approx([0.1])
+
+
+def test_a_loss_without_reduction_counts_the_units_that_a_gradient_reached():
+    term = only_term(passed(loss(10, 3.0, reduction="none", nonzero=6, smallest=0.5, largest=0.5)))
+
+    assert (term.counts_K.tolist(), term.totals_K.tolist(), term.spread) == ([6], [3], 1.0)
+
+
+def test_units_that_weigh_differently_inside_a_loss_are_a_spread():
+    term = only_term(passed(loss(10, 3.0, reduction="none", nonzero=6, smallest=0.25, largest=0.5)))
+
+    assert term.spread == 2.0
+
+
+def test_class_weights_count_each_unit_by_its_weight():
+    mean = only_term(passed(loss(4, 1.0, weight_sum=2.5)))
+    sums = only_term(passed(loss(4, 2.0, weight_sum=2.5, reduction="sum")))
+
+    assert (mean.counts_K.tolist(), mean.totals_K.tolist()) == ([2.5], [1.0])
+    assert (sums.counts_K.tolist(), sums.totals_K.tolist()) == ([2.5], [5.0])
+
+
+def test_a_mean_over_no_unit_weighs_nothing():
+    term = only_term(passed(loss(0, 1.0)), passed(loss(4, 1.0)))
+
+    assert (term.totals_K.tolist(), term.unit_weights_K.tolist()) == ([0, 1], [0, 0.25])
+    assert term.has_K.tolist() == [True, True]
+
+
+def test_losses_of_one_function_at_one_line_add_up_inside_a_backward():
+    term = only_term(passed(loss(4, 0.5), loss(4, 0.5)))
+
+    assert (term.counts_K.tolist(), term.totals_K.tolist(), term.spread) == ([8], [1], 1.0)
+
+
+def test_losses_of_unlike_scale_inside_a_backward_are_a_spread():
+    assert only_term(passed(loss(4, 0.5), loss(8, 0.5))).spread == 2.0
+
+
+def test_two_functions_are_two_terms():
+    second = loss(2, 0.1, function="mse_loss", site="train.py:50", classes=None)
+
+    (terms,) = read_losses([passed(loss(4), second)], None).alternatives
+
+    assert [term.name for term in terms] == ["cross_entropy(mean) at train.py:41", "mse_loss(mean) at train.py:50"]
+    assert [term.counts_K.tolist() for term in terms] == [[4], [2]]
+
+
+def test_one_function_at_two_lines_of_one_backward_is_two_terms():
+    (terms,) = read_losses([passed(loss(4), loss(4, site="train.py:50"))], None).alternatives
+
+    assert len(terms) == 2
+
+
+def test_one_function_at_two_lines_of_two_backwards_is_one_term_or_two():
+    readings = read_losses([passed(loss(4)), passed(loss(6, site="train.py:50"))], None)
+
+    assert [len(way) for way in readings.alternatives] == [1, 2]
+    assert readings.alternatives[0][0].counts_K.tolist() == [4, 6]
+
+
+def test_another_number_of_classes_is_another_term():
+    (terms,) = read_losses([passed(loss(4), loss(4, classes=2))], None).alternatives
+
+    assert len(terms) == 2
+
+
+def test_a_term_that_a_contribution_lacks_is_not_had_by_it():
+    extra = loss(2, function="mse_loss", site="train.py:50")
+
+    (terms,) = read_losses([passed(loss(4), extra), passed(loss(4))], None).alternatives
+
+    assert terms[1].has_K.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("unit", ["example", "sequence"])
+def test_rows_are_counted_where_examples_or_sequences_are_asked_for(unit):
+    term = only_term(passed(loss(12, 1.0, rows=3)), unit=unit)
+
+    assert (term.counts_K.tolist(), term.unit_weights_K.tolist()) == ([3], [1 / 3])
+
+
+def test_tokens_are_counted_where_nothing_else_is_asked_for():
+    assert only_term(passed(loss(12, 1.0, rows=3)), unit="token").counts_K.tolist() == [12]
+
+
+def test_the_spread_of_rows_is_that_of_the_rows():
+    seen = loss(12, 3.0, reduction="none", nonzero=12, smallest=0.1, largest=0.3, rows=3, row_smallest=1, row_largest=1)
+
+    assert only_term(passed(seen), unit="sequence").spread == 1.0
+    assert only_term(passed(seen)).spread == pytest.approx(3.0)
+
+
+def test_sequences_of_flat_targets_cannot_be_counted():
+    assert read_losses([passed(loss(12))], "sequence").uncounted == (
+        "sequences cannot be counted at cross_entropy (train.py:41): its targets came as one flat row. "
+        "Say their number with failuremap.count(sequences, loss), or audit with --unit token."
+    )
+    assert read_losses([passed(loss(12, rows=3))], "sequence").uncounted == ""
+    assert read_losses([passed(loss(12))], None).uncounted == ""
+
+
+def test_a_count_that_the_script_said_is_a_term_of_unknown_scale():
+    term = only_term(passed(counts=[7]), passed(counts=[3, 2]))
+
+    assert (term.counts_K.tolist(), term.totals_K.tolist()) == ([7, 5], [1, 1])
+    assert (term.total_known, term.name) == (False, "failuremap.count")
+
+
+def test_a_count_with_its_loss_is_a_term_of_known_scale():
+    term = only_term(passed(loss(7, 0.5, function="count", site="train.py:9"), counts=[]))
+
+    assert (term.total_known, term.totals_K.tolist()) == (True, [0.5])
+
+
+def test_elements_include_those_that_the_loss_ignores():
+    assert only_term(passed(loss(7, elements=12)), passed(loss(5, elements=12))).elements == 24
+
+
+def test_a_backward_without_a_seen_loss_is_unseen():
+    readings = read_losses([passed(loss(4)), passed(unseen=["Gather", "Add"])], None)
+
+    assert (readings.unseen, readings.unseen_operations) == ([1], ["Add", "Gather"])
+
+
+def test_a_backward_whose_loss_was_seen_is_not_unseen():
+    assert read_losses([passed(loss(4))], None).unseen == []
+
+
+def test_a_term_that_was_not_seen_makes_its_backward_unseen():
+    assert read_losses([passed(loss(4), unseen=["Gather"])], None).unseen == [0]
+
+
+@pytest.mark.parametrize("seen", [loss(4, function="unit_losses"), loss(4, function="count")])
+def test_a_marked_loss_answers_for_the_whole_backward(seen):
+    assert read_losses([passed(seen, unseen=["Gather"])], None).unseen == []
+
+
+def test_a_backward_that_another_way_started_is_seen_by_its_losses():
+    assert read_losses([passed(loss(4), via="grad")], None).unseen == []
+    assert read_losses([passed(via="grad")], None).unseen == [0]
+
+
+def test_no_loss_at_all_is_no_way_to_read():
+    assert read_losses([passed()], None).alternatives == []
