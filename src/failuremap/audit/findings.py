@@ -124,6 +124,8 @@ def _title(story: Story, rule: str) -> str:
 
 def _replicas(story: Story, *, explained: bool) -> Finding | None:
     """Weights that should be equal and are not, where nothing else found says why."""
+    if any(step.unmeasured for step in story.judged):  # sharded parameters differ between ranks, and rightly so
+        return None
     apart = [step for step in story.judged if step.differing]
     names = apart[0].differing if apart else sorted(_final_differences(story.ranks))
     at_start = bool(apart) and apart[0].number == 1

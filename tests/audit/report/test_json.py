@@ -77,25 +77,6 @@ def test_the_published_schema_is_current():
     assert PUBLISHED.read_text(encoding="utf-8") == schema_text()
 
 
-def generated(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the generator of the published schema."""
-    command = [sys.executable, "-m", "failuremap.audit.report", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-
-def test_the_check_fails_on_a_stale_file_and_passes_on_a_written_one(tmp_path: Path):
-    path = tmp_path / "schema.json"
-    path.write_text("{}", encoding="utf-8")
-    stale = generated(path, "--check")
-    generated(path)
-
-    assert stale.returncode == 1
-    assert stale.stderr == f"Error: {path} is not current. Write it:  python -m failuremap.audit.report {path}\n"
-    assert path.read_text(encoding="utf-8") == schema_text()
-    assert generated(path, "--check").returncode == 0
-
-
 def test_a_report_is_written_and_replaces_the_old_one(tmp_path: Path):
     path = tmp_path / "verdict.json"
     write(path, "old")

@@ -7,5 +7,5 @@
     html      `html`
     json_     `to_json`, `schema`, `write`, `check_writable`
 
-`python -m failuremap.audit.report docs/verdict.schema.json [--check]` writes the published schema.
+`make docs` writes the published schema.
 """
