@@ -1,8 +1,8 @@
 """The verdict on 100 steps of two ranks comes at most 3 s after the script's end.
 
-100 tensors, windows of 1 and of 4 micro-batches. Two waits: from the script's last line to the end of `failuremap audit`
-(the ranks' own exit included), and `failuremap diagnose` on the kept trace, interpreter start included. Judged is the
-longer of their best; on a machine with other work, compare with the CPU time beside it.
+100 tensors, windows of 1 and of 4 micro-batches. Two waits: from the script's last line to the end of the command
+`failuremap audit` (the ranks' own exit included), and `failuremap diagnose` on the kept trace, interpreter start
+included. Judged is the longer; where a machine does other work, the CPU time beside it tells how much of it was waiting.
 """
 
 from __future__ import annotations

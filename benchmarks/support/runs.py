@@ -34,7 +34,12 @@ class Run:
         return max(float(rank["peak_mib"]) for rank in self.ranks)
 
     def seconds(self, clock: str, on: bool | None = None) -> list[float]:
-        """What each step took by "wall" (the slowest rank) or "cpu" (all ranks), after the warm-up; `on` chooses by the switch."""
+        """What each step took, warm-up left out.
+
+        Args:
+            clock: "wall", of the slowest rank; or "cpu", of all ranks together.
+            on: Only steps with the audit switched on, or only those with it off; None: all.
+        """
         combine = max if clock == "wall" else sum
         steps = list(zip(*(rank["steps"] for rank in self.ranks), strict=True))[WARM_UP:]
         return [combine(part[clock] for part in step) for step in steps if on is None or step[0]["on"] is on]

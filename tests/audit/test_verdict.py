@@ -397,6 +397,13 @@ def test_a_factor_that_no_rule_explains_is_a_note(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("factor", "noted"), [(1.05, True), (0.95, True), (1.003, False)])
+def test_a_total_more_than_one_per_cent_off_is_noted(factor, noted, tmp_path):
+    job = HandJob(UNEVEN, combined(factor), share_of_all)
+
+    assert (diagnose(job.write(tmp_path)).notes != []) is noted
+
+
 # ---- clipping
 
 

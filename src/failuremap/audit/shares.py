@@ -135,7 +135,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
         Fault(
             "weights" if balance.uneven else "total",
             seen,
-            _sentence(balance, seen, scene.asked),
+            _sentence(balance, seen, followed, scene.asked),
             followed,
             ratio=balance.ratio,
             total=balance.total,
@@ -146,9 +146,11 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
     )
 
 
-def _sentence(balance: Balance, seen: set[Sign], asked: Asked) -> str:
+def _sentence(balance: Balance, seen: set[Sign], followed: list[str], asked: Asked) -> str:
     if balance.uneven:
         return words.uneven(balance, asked.noun)
+    if "unit_sum" in followed:
+        return words.plain_sum(asked.noun)
     return (
         words.empty_takes_share(balance, asked.noun) if Sign.EMPTY_CONTRIBUTION in seen else words.total(balance, asked)
     )

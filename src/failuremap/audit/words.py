@@ -89,6 +89,11 @@ def total(balance: Balance, asked: Asked) -> str:
     return f"The update is {number(balance.total)} times {what}."
 
 
+def plain_sum(noun: str) -> str:
+    """A sum that nothing divides."""
+    return f"The update is the sum over all {noun}s, not the mean (--promise sum, if a sum is meant)."
+
+
 def empty_takes_share(balance: Balance, noun: str) -> str:
     """A contribution without units is in the mean."""
     empty = [

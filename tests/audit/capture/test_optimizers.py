@@ -111,16 +111,16 @@ def test_the_optimizers_own_hooks_come_before_the_look_at_the_gradient(job_serve
 def double(optimizer, args, kwargs):
     for p in model.parameters():
         p.grad *= 2
-step.register_step_pre_hook(double)
-for _ in range(2):
+for _ in range(3):
+    step.register_step_pre_hook(double)
     step.zero_grad()
     back()
     step.step()
 """,
     )
 
-    for backward, step in zip(seen.of("backward"), seen.of("step"), strict=True):
-        np.testing.assert_allclose(seen.in_order(step), 2 * seen.in_order(backward), rtol=1e-6)
+    for factor, backward, step in zip([2, 4, 8], seen.of("backward"), seen.of("step"), strict=True):
+        np.testing.assert_allclose(seen.in_order(step), factor * seen.in_order(backward), rtol=1e-6)
 
 
 def test_several_optimizers_are_numbered_by_their_first_steps(job_server, tmp_path):
