@@ -2,6 +2,7 @@
 
 The transformer of the step-time benchmark on two ranks; several jobs without and with the audit. Judged is the smallest
 peak of each kind: what an allocator keeps beyond its need varies from run to run, and only upwards.
+One gradient of all parameters held is 40 MiB, 5.2 %.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 100 tensors, windows of 1 and of 4 micro-batches. Two waits: from the script's last line to the end of the command
 `failuremap audit` (the ranks' own exit included), and `failuremap diagnose` on the kept trace, interpreter start
-included. Judged is the longer; where a machine does other work, the CPU time beside it tells how much of it was waiting.
+included. Judged is the longer; where a machine does other work, the CPU time tells how much was waiting.
 """
 
 from __future__ import annotations
