@@ -49,7 +49,7 @@ docs-check: $(STAMP) ## fail if a generated page of docs/ is out of date
 	@$(BIN)/python docs/generate.py --check
 
 bench: $(STAMP) ## run the benchmarks, one file a claim
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || missed=1; done; exit $$missed
 
 clean: ## remove caches and .venv
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

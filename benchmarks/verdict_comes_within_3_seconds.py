@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from support.runs import run, verdict
+from support.runs import plain_environment, run, verdict
 
 BAR = 3.0
 STEPS = 100
@@ -24,9 +24,8 @@ REPEATS = 3
 def diagnose(trace: Path) -> tuple[float, float]:
     """Run `failuremap diagnose` and return its wall and CPU seconds."""
     before, started = os.times(), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "failuremap", "diagnose", str(trace)], capture_output=True, check=False
-    )
+    command = [sys.executable, "-m", "failuremap", "diagnose", str(trace)]
+    done = subprocess.run(command, capture_output=True, env=plain_environment(), check=False)
     wall, after = time.perf_counter() - started, os.times()
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system

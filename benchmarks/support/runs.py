@@ -55,8 +55,7 @@ def run(args: Sequence[str], *, audited: bool, trace: Path | None = None) -> Run
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         command = [*(_audit(trace) if audited else _torchrun()), str(SCRIPT), *args, "--out", f"{folder}/out"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=plain_environment(), check=False)
         ended = time.time()
         paths = [Path(folder) / f"out.{rank}.json" for rank in range(RANK_COUNT)]
         # an audit's exit code is its verdict; 2 and 4 say that the script did not run to its end
@@ -64,6 +63,11 @@ def run(args: Sequence[str], *, audited: bool, trace: Path | None = None) -> Run
             sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
         ranks = [json.loads(path.read_text()) for path in paths]
     return Run(ranks, ended - max(rank["ended"] for rank in ranks))
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment as a user has it: `make` limits the threads of what it starts, a shell does not."""
+    return {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
 
 
 def _audit(trace: Path | None) -> list[str]:
