@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.model import Cell
+from failuremap.audit.story import Rank
 from failuremap.audit.trace import Trace
-from failuremap.audit.windows import Rank
 from failuremap.catalogue.signs import Sign
 
 Floats = NDArray[np.float64]
@@ -58,6 +58,8 @@ class Judged:
     sites: list[str] = field(default_factory=list)
     micro_batch_count: int = 0
     equal_counts: bool = False
+    plain_sum: bool = False
+    """The one contribution is a sum over its units, where a mean was promised."""
     weights_equal: bool | None = None
     differing: list[str] = field(default_factory=list)
     """Parameters whose weights were not the same on all ranks when the step began."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from failuremap.audit import words
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.model import Candidate, Finding
-from failuremap.audit.windows import Rank
+from failuremap.audit.story import Rank
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.recognise import recognise
 from failuremap.catalogue.signs import Sign

@@ -29,7 +29,8 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if unwatched:
         judged.unmeasured.append(f"parameters of type {', '.join(unwatched)} are not watched yet (sharded training)")
     readings = read_losses(step.backwards, asked.unit)
-    judged.losses_total, judged.losses_seen = len(step.backwards), len(step.backwards) - len(readings.unseen)
+    judged.losses_total = len(step.backwards)
+    judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)
     judged.sites = sorted({term.name for way in readings.alternatives[:1] for term in way})
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     if not step.keys:
@@ -42,8 +43,24 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if bad or bad_updates:
         _judge_nonfinite(judged, step, readings, bad, asked)
         return judged
-    _judge_fitted(judged, observe(step, previous), readings, asked)
+    fitted = observe(step, previous)
+    if looked := _looked_at(fitted):
+        judged.notes.append("set aside: gradients that torch.autograd.grad returned and no update holds")
+        fitted = observe(step.without(looked), previous)
+        readings = read_losses(fitted.step.backwards, asked.unit)
+        judged.micro_batch_count = len({micro_batch for _, micro_batch in fitted.step.keys})
+    _judge_fitted(judged, fitted, readings, asked)
     return judged
+
+
+def _looked_at(fitted: Fitted) -> list[int]:
+    """Contributions of torch.autograd.grad that are in no update beside others that are: they were only looked at."""
+    rules = [rule for rule in (_rule_of(o, fitted) for o in fitted.observations) if rule is not None]
+    grads = [k for k, backward in enumerate(fitted.step.backwards) if backward.via == "grad"]
+    if not grads or not rules or len(grads) == len(fitted.step.backwards):
+        return []
+    found = [patterns.presence(rule.coefficients_K, rule.errors_K, fitted.nonzero_K) for rule in rules]
+    return [k for k in grads if all(presence.gone[k] or not fitted.nonzero_K[k] for presence in found)]
 
 
 def _judge_nonfinite(judged: Judged, step: Step, readings: Readings, bad: list[int], asked: Asked) -> None:

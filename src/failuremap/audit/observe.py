@@ -97,7 +97,7 @@ def _classes(step: Step) -> list[list[int]]:
     epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
     classes: list[list[int]] = []
     for k, row in enumerate(step.contributions_KL):
-        size = float(np.linalg.norm(row))
+        size = _length(row)
         alike = (
             members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size)
         )
@@ -110,7 +110,12 @@ def _classes(step: Step) -> list[list[int]]:
 
 
 def _near(first: Floats, second: Floats, distance: float) -> bool:
-    return bool(np.linalg.norm(first - second) <= distance)
+    return _length(first - second) <= distance
+
+
+def _length(vector: Floats) -> float:
+    # not np.linalg.norm: BLAS starts a thread a core for it, which then spins, at fifty times the cost
+    return float(np.sqrt(np.einsum("l,l->", vector, vector)))
 
 
 def _alike(step: Step) -> list[list[int]]:
@@ -137,6 +142,9 @@ def _previous(step: Step, previous: Step | None) -> list[Floats]:
         or not np.isfinite(previous.updates_RL).all()
     ):
         return []
+    rows = [previous.ranks.index(rank) if rank in previous.ranks else 0 for rank in step.ranks]
+    if previous.parameters == step.parameters:
+        return [previous.updates_RL[rows], previous.contributions_KL]
     place = {parameter.name: index for index, parameter in enumerate(previous.parameters)}
     source, target = [], []
     for index, parameter in enumerate(step.parameters):
@@ -147,7 +155,6 @@ def _previous(step: Step, previous: Step | None) -> list[Floats]:
     if not source:
         return []
     chosen, at = np.concatenate(source), np.concatenate(target)
-    rows = [previous.ranks.index(rank) if rank in previous.ranks else 0 for rank in step.ranks]
     result = []
     for matrix in (previous.updates_RL[rows], previous.contributions_KL):
         laid = np.zeros((len(matrix), step.contributions_KL.shape[1] or int(step.starts[-1])))
@@ -184,13 +191,13 @@ class _Reader:
         whole = fit(self.products, self.regressors, target, present & touched)
         whole, hooked = self._allow_for_hooks(whole, target, present & touched)
         left = whole.unexplained | (present & has_update & ~touched)
-        carried = self._carried(whole, target, left, group[0])
-        if carried is not None:
-            left = left & ~carried.parameters
         own = self._times(self._own_rank(self.step.ranks[group[0]]), target, left)
         left = left & ~self._named(own)
         scaled = self._times(whole.clusters[0].solution.coefficients, target, left) if whole.clusters else {}
         left = left & ~self._named(scaled)
+        carried = self._carried(whole, target, left, group[0])
+        if carried is not None:
+            left = left & ~carried.parameters
         clusters = [self._spread(cluster) for cluster in whole.clusters]
         if carried is not None:
             clusters = [
@@ -237,6 +244,8 @@ class _Reader:
         limits = np.array([tolerance(dtype, len(self.regressors) + 1) for dtype in self.products.dtypes])
         for extra in ([self.previous_updates[row]], self.previous_contributions):
             regressors = [*self.regressors, *extra]
+            if self.products.row_counts[left].sum() < 2 * len(regressors) + 2:  # so few numbers fit anything
+                continue
             solution = self.products.solve(regressors, target, left)
             fits = left & (
                 self.products.misfit(regressors, target, solution.coefficients) <= np.maximum(limits, whole.rounding)

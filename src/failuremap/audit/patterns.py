@@ -20,7 +20,7 @@ _NOTHING = 1e-3
 
 @dataclass(frozen=True)
 class Presence:
-    """Which contributions an update holds, which it does not, and which cannot be told."""
+    """Which contributions an update holds, as far as can be told, and which it certainly does not."""
 
     live: Mask
     gone: Mask
@@ -31,7 +31,7 @@ def presence(coefficients: Floats, errors: Floats, nonzero: Mask) -> Presence:
     largest = float(np.abs(coefficients).max(initial=0.0))
     sure = errors < 0.05 * max(largest, 1e-300)
     gone = (np.abs(coefficients) <= np.maximum(_NOTHING * largest, 0)) & sure & nonzero
-    return Presence(nonzero & ~gone & np.isfinite(errors), gone)
+    return Presence(nonzero & ~gone, gone)
 
 
 def own_only(found: Presence, keys: Sequence[Key], observer: int) -> bool:

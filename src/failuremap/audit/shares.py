@@ -12,8 +12,8 @@ from failuremap.audit.balance import SURE, TOTAL, Balance
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted
+from failuremap.audit.story import Part
 from failuremap.audit.weigh import Readings, Term, read_losses
-from failuremap.audit.windows import Part
 from failuremap.catalogue.signs import Sign
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,9 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
         judged.unmeasured.append(words.part_not_seen(*seen, readings.unseen_operations))
     tries = [_weighed(judged, scene, way) for way in readings.alternatives]
     chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
-    judged.faults += chosen.faults
+    # with a part of the loss unseen, its units' total is not all that there is
+    judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
+    judged.plain_sum = chosen.plain_sum
     judged.doubts += chosen.doubts
     judged.notes += chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
@@ -102,14 +104,14 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
     main, promise = scene.main, scene.asked.promise
     keys = scene.fitted.step.keys
     balances = [Balance(term, keys, main.coefficients_K, main.errors_K, main.live_K, promise) for term in terms]
-    heaviest = max(balances, key=lambda balance: abs(balance.total))
+    heaviest = max(balances, key=lambda balance: (int(balance.term.has_K.sum()), abs(balance.total)))
     found.cells = heaviest.cells()
     counts = heaviest.term.counts_K[heaviest.term.has_K]
     found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
     for balance in balances:
         found.relative_error = max(found.relative_error, balance.relative_error)
         if balance.term.spread > ALIKE:
-            found.doubts.append(words.own_weights(balance.term.name, scene.asked.noun))
+            found.doubts.append(words.own_weights(balance.term, scene.asked))
         else:
             _judge_balance(found, balance, scene, len(balances))
     return found
@@ -130,6 +132,11 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
     if not balance.uneven and (term_count > 1 or not named):
         found.notes.append(words.own_factor(balance))
+        found.cells = [_against_average(cell, balance.total) for cell in found.cells]
+        return
+    if not balance.uneven and len(balance.keys) == 1 and "unit_sum" in followed:  # nothing is added up here
+        found.notes.append(words.plain_sum(scene.asked.noun))
+        found.plain_sum = True
         return
     found.faults.append(
         Fault(
@@ -144,6 +151,11 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
             cells=balance.cells(),
         )
     )
+
+
+def _against_average(cell: Cell, total: float) -> Cell:
+    """A cell whose share is that of the average unit: a factor that all units share is the script's own affair."""
+    return cell if cell.share is None else cell.model_copy(update={"share": cell.share / total})
 
 
 def _sentence(balance: Balance, seen: set[Sign], followed: list[str], asked: Asked) -> str:

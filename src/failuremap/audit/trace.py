@@ -64,7 +64,11 @@ class TraceWriter:
         self.byte_count = len(MAGIC)
         # unbuffered: a killed process loses at most the record it was writing
         self._file: BinaryIO = open(path, "wb", buffering=0)  # noqa: SIM115 - lives as long as the job
-        self._file.write(MAGIC)
+        try:
+            self._file.write(MAGIC)
+        except OSError:
+            self._file.close()
+            raise
 
     def write(self, fields: dict[str, Any], payload: Floats | None = None) -> None:
         """Appends one record; raises OSError where the disk does."""
@@ -136,6 +140,8 @@ def read(path: Path) -> Trace:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(len(MAGIC))
+        if size < len(MAGIC) and MAGIC.startswith(start):
+            return Trace(path, [], "cut off at byte 0")
         if start != MAGIC:
             raise TraceError(_not_a_trace(path, start))
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -166,9 +172,21 @@ def _scan(data: mmap.mmap, size: int) -> tuple[list[tuple[dict[str, Any], int, i
             return index, f"cut off at byte {at}"
         if zlib.crc32(memoryview(data)[body:end]) != crc:
             return index, f"damaged at byte {at}"
-        index.append((json.loads(data[body : body + json_size]), body + json_size, payload_size))
+        fields = _fields(data[body : body + json_size])
+        if fields is None:
+            return index, f"damaged at byte {at}"
+        index.append((fields, body + json_size, payload_size))
         at = end
     return index, ""
+
+
+def _fields(text: bytes) -> dict[str, Any] | None:
+    """The object of one record; None if it is none, or says of no kind what it is."""
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) and isinstance(fields.get("kind"), str) else None
 
 
 def read_folder(folder: Path) -> list[Trace]:
@@ -192,7 +210,12 @@ def _check_one_run(folder: Path, traces: list[Trace]) -> None:
         raise TraceError(
             f"{folder}: traces of {len(runs)} different runs ({', '.join(runs[:3])}); keep one run in one folder."
         )
-    sizes = sorted({int(trace.header["world_size"]) for trace in traces})
+    for trace in traces:
+        if not isinstance(trace.header.get("world_size"), int):
+            raise TraceError(
+                f"{trace.path}: the header has no world_size, the number of ranks; see docs/trace-format.md."
+            )
+    sizes = sorted({trace.header["world_size"] for trace in traces})
     if len(sizes) > 1:
         raise TraceError(
             f"{folder}: traces of runs with different numbers of ranks ({sizes}); keep one run in one folder."

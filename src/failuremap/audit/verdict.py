@@ -12,8 +12,9 @@ from failuremap.audit.findings import findings, made_equal
 from failuremap.audit.judge import judge
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.shares import even_enough
+from failuremap.audit.story import Rank, read_rank
 from failuremap.audit.trace import read_folder
-from failuremap.audit.windows import Assembler, Rank, Step, read_rank
+from failuremap.audit.windows import Assembler, Step
 
 # what capture failed at, where a part of the job went unseen
 _ESSENTIAL = ("on_gradient", "on_step", "flush_backward", "on_loss", "finish")
@@ -47,10 +48,15 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
 
 
 def _noun(ranks: list[Rank], guess: str) -> str:
-    """'element' where a loss counts several numbers for each example (a regression on vectors, say)."""
+    """What one unit is called: tokens are what a loss over classes counts in a model that embeds.
+
+    'element' where a loss counts several numbers for each example (a regression on vectors, say).
+    """
     losses = [loss for part in ranks[0].parts[:1] for backward in part.backwards for loss in backward.losses]
+    if any("classes" in loss for loss in losses) and guess == "token":
+        return "token"
     several = any(loss.get("rows", 0) and loss["count"] > loss["rows"] for loss in losses)
-    return "element" if guess == "example" and several else guess
+    return "element" if several else ("example" if losses else guess)
 
 
 def _full_window(ranks: list[Rank]) -> int:
@@ -100,7 +106,8 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
         return "not measured", words.NOT_ENOUGH
     if reasons:
         return "cannot tell", words.CANNOT_TELL
-    return "right", words.right(story.noun, story.promise)
+    plain = all(step.plain_sum for step in story.judged)
+    return "right", words.right(story.noun, "sum" if plain else story.promise)
 
 
 def _reasons(story: Story) -> list[str]:

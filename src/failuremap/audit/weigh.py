@@ -8,17 +8,20 @@ A loss made of several terms is judged term by term. Legend: K contributions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.windows import Backward
+from failuremap.audit.story import Backward
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
+"""(function, classes, place) -> contribution -> the losses called there."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Term:
     """Whether the scale that reached the loss was seen."""
     elements: float
     """All units, those that the loss ignores included."""
+    in_rows: bool = False
+    """Whether its units stood in rows, as tokens of sequences do."""
 
     @property
     def unit_weights_K(self) -> Floats:
@@ -62,20 +67,11 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
         backwards: One for each contribution.
         unit: "example" or "sequence" to count whole rows of the targets; otherwise what the loss counts.
     """
-    groups: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
+    groups: Groups = {}
     for k, backward in enumerate(backwards):
-        for loss in backward.losses:
-            key = (loss["function"], loss.get("classes"), loss["site"])
+        for place, loss in _told_apart(backward):
+            key = (loss["function"], loss.get("classes"), place)
             groups.setdefault(key, {}).setdefault(k, []).append(loss)
-        if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
-            said = {
-                "function": "count",
-                "reduction": "mean",
-                "count": sum(backward.counts),
-                "scale": None,
-                "site": "failuremap.count",
-            }
-            groups.setdefault(("count", None, ""), {}).setdefault(k, []).append(said)
     ways = [_merged(groups), list(groups.values())]
     rows = unit in ("example", "sequence")
     uncounted = _uncounted(groups, unit) if rows else ""
@@ -88,6 +84,20 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
     return Readings([way for way in alternatives if way], unseen, operations, uncounted)
 
 
+def _told_apart(backward: Backward) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The losses of a backward with their places; another loss over the same targets at one place is another term."""
+    before: Counter[tuple[Any, Any]] = Counter()
+    for loss in backward.losses:
+        place = loss.get("place", loss["site"])
+        same = (place, loss.get("fingerprint"))
+        again = before[same] if "fingerprint" in loss else 0
+        before[same] += 1
+        yield (place, again), loss
+    if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
+        said = {"function": "count", "reduction": "mean", "count": sum(backward.counts), "scale": None}
+        yield ("", 0), {**said, "site": "failuremap.count"}
+
+
 def _has_unseen(backward: Backward) -> bool:
     marked = bool(backward.counts) or any(loss["function"] in ("count", "unit_losses") for loss in backward.losses)
     if marked:
@@ -95,9 +105,9 @@ def _has_unseen(backward: Backward) -> bool:
     return bool(backward.unseen) or (not backward.losses and backward.via != "backward")
 
 
-def _merged(groups: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]) -> list[dict[int, list[dict[str, Any]]]]:
+def _merged(groups: Groups) -> list[dict[int, list[dict[str, Any]]]]:
     """The same function called at several lines, never twice in a backward: micro-batches of one term."""
-    merged: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]] = {}
+    merged: Groups = {}
     for (function, classes, site), group in groups.items():
         key = (function, classes)
         if key in merged and not set(merged[key]) & set(group):
@@ -107,21 +117,19 @@ def _merged(groups: dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]) -> l
     return list(merged.values())
 
 
-def _uncounted(groups: Iterable[Any], unit: str | None) -> str:
-    for function, _, site in groups:
-        group = groups[(function, _, site)]  # type: ignore[index]
-        losses = [loss for losses in group.values() for loss in losses]
-        if any("rows" not in loss for loss in losses) and unit == "sequence":
-            return (
-                f"sequences cannot be counted at {function} ({site}): its targets came as one flat row. "
-                "Say their number with failuremap.count(sequences, loss), or audit with --unit token."
-            )
-    return ""
+def _uncounted(groups: Groups, unit: str | None) -> str:
+    flat = [loss for group in groups.values() for losses in group.values() for loss in losses if "rows" not in loss]
+    if unit != "sequence" or not flat:
+        return ""
+    return (
+        f"sequences cannot be counted at {flat[0]['function']} ({flat[0]['site']}): its targets came as one flat row. "
+        "Say their number with failuremap.count(sequences, loss), or audit with --unit token"
+    )
 
 
 def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term:
     counts, totals, has = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)
-    spread, known, elements, names = 1.0, True, 0.0, set()
+    spread, known, in_rows, elements, names = 1.0, True, True, 0.0, set()
     for k, losses in group.items():
         unit_weights = []
         for loss in losses:
@@ -130,6 +138,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
             totals[k] += total
             has[k] = True
             known &= loss["scale"] is not None
+            in_rows &= "rows" in loss
             spread = max(spread, inner)
             elements += float(loss.get("elements", loss["count"]))
             names.add(
@@ -140,7 +149,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
             unit_weights += [total / count] if count > 0 and total else []
         if unit_weights and min(unit_weights) > 0:
             spread = max(spread, max(unit_weights) / min(unit_weights))
-    return Term(", ".join(sorted(names)), counts, totals, has, spread, known, elements)
+    return Term(", ".join(sorted(names)), counts, totals, has, spread, known, elements, in_rows)
 
 
 def _unit_count(loss: dict[str, Any], rows: bool) -> float:

@@ -5,205 +5,18 @@ Legend: K contributions, R ranks, P parameters, L numbers of all their sketches 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.trace import Trace
+from failuremap.audit.story import Backward, Chunk, Parameter, Part, Rank
 
 Floats = NDArray[np.float64]
 Key = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter as the trace introduces it."""
-
-    name: str
-    rows: int
-    coordinates: int
-    dtype: str
-    size: int
-
-
-@dataclass
-class Chunk:
-    """Numbers of some parameters, as one record holds them."""
-
-    ids: tuple[int, ...]
-    numbers: NDArray[np.float32]
-
-
-@dataclass
-class Backward:
-    """One backward pass of one rank, with everything that its records say."""
-
-    id: int
-    via: str
-    unseen: list[str]
-    path: dict[str, Any]
-    losses: list[dict[str, Any]] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    kept: set[int] = field(default_factory=set)
-    chunks: list[Chunk] = field(default_factory=list)
-    altered: list[Chunk] = field(default_factory=list)
-    """Gradients as the script's own hooks left them, where it has any."""
-
-    @property
-    def fingerprints(self) -> frozenset[float]:
-        """What tells this backward's batches from others."""
-        return frozenset(round(float(loss["fingerprint"]), 6) for loss in self.losses if "fingerprint" in loss)
-
-
-@dataclass
-class Part:
-    """One rank's side of one step."""
-
-    rank: int
-    optimizer: int
-    count: int
-    backwards: list[Backward]
-    updates: list[Chunk]
-    weights: list[Chunk]
-    whole_weights: bool
-    absent: list[str]
-    unwatched: list[str]
-    clips: list[dict[str, Any]]
-    value_clipped: bool
-    discarded: set[int] = field(default_factory=set)
-
-    @property
-    def ids(self) -> set[int]:
-        """The parameters that this step has an update for."""
-        return {id for chunk in self.updates for id in chunk.ids}
-
-    def find_discarded(self) -> None:
-        """Marks the backwards whose gradients were thrown away before the step: a later one found .grad empty."""
-        ids, since = self.ids, 0
-        for position, backward in enumerate(self.backwards):
-            touched = {id for chunk in backward.chunks for id in chunk.ids} & ids
-            if backward.via != "grad" and touched and not backward.kept & ids:
-                since = position
-        self.discarded = {backward.id for backward in self.backwards[:since] if backward.via != "grad"}
-
-
-@dataclass
-class Rank:
-    """One rank's whole story."""
-
-    rank: int
-    parameters: dict[int, Parameter]
-    parts: list[Part]
-    left_over: int
-    final_weights: Chunk | None
-    notes: list[str]
-
-
-def read_rank(trace: Trace) -> Rank:
-    """Follows one trace from its first record to its last."""
-    story = _Story(trace.rank)
-    for record in trace.records():
-        story.read(record.fields, record.payload)
-    return story.told()
-
-
-class _Story:
-    """The state of following a trace: what is pending for the next step of each parameter."""
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.parameters: dict[int, Parameter] = {}
-        self.pending: dict[int, Backward] = {}
-        self.waiting: dict[int, set[int]] = {}
-        self.clips: list[dict[str, Any]] = []
-        self.before_clip: list[Chunk] = []
-        self.parts: list[Part] = []
-        self.notes: list[str] = []
-        self.final: Chunk | None = None
-        self.last_backward = 0
-
-    def read(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        """Takes in one record; kinds that a step does not need are passed over."""
-        readers = {
-            "parameter": self._parameter, "backward": self._backward, "step": self._step, "clip": self._clip,
-            "value-clip": self._value_clip, "note": self._note, "end": self._end,
-        }  # fmt: skip
-        if fields["kind"] in readers:
-            readers[fields["kind"]](fields, payload)
-
-    def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        size = int(np.prod(fields["shape"], dtype=np.int64))
-        self.parameters[fields["id"]] = Parameter(
-            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
-        )
-
-    def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        number = self.last_backward = fields["id"]
-        if number not in self.pending:
-            self.pending[number] = Backward(number, fields["via"], fields["unseen"], fields["path"])
-        backward = self.pending[number]
-        backward.losses += fields["losses"]
-        backward.counts += fields["counts"]
-        backward.kept |= set(fields["kept"])
-        size = sum(self.parameters[id].rows for id in fields["parameters"])
-        backward.chunks.append(Chunk(tuple(fields["parameters"]), payload[:size]))
-        if fields.get("altered"):
-            backward.altered.append(Chunk(tuple(fields["altered"]), payload[size:]))
-        for id in fields["parameters"]:
-            self.waiting.setdefault(id, set()).add(number)
-
-    def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        self.clips.append({**fields, "after": self.last_backward})
-
-    def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        self.before_clip.append(Chunk(tuple(fields["parameters"]), payload))
-
-    def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        self.notes.append(str(fields["text"]))
-
-    def _end(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        self.final = Chunk(tuple(fields["parameters"]), payload)
-
-    def _step(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        ids = tuple(fields["parameters"])
-        update_size = sum(self.parameters[id].rows for id in ids)
-        numbers = sorted(set().union(*(self.waiting.pop(id, set()) for id in ids)))
-        part = Part(
-            self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
-            [Chunk(ids, payload[:update_size]), *self._taken_before_clip(ids)], [Chunk(ids, payload[update_size:])],
-            fields["weights"] == "sketch", fields["absent"], fields["unwatched"], self.clips, bool(self.before_clip),
-        )  # fmt: skip
-        self.clips, self.before_clip = [], []
-        self._append(part)
-
-    def _taken_before_clip(self, ids: tuple[int, ...]) -> list[Chunk]:
-        return [chunk for chunk in self.before_clip if set(chunk.ids) <= set(ids)]
-
-    def _append(self, part: Part) -> None:
-        """Optimizers that step on the same backward passes make one step together."""
-        last = self.parts[-1] if self.parts else None
-        same = last is not None and [b.id for b in last.backwards] == [b.id for b in part.backwards]
-        if last is None or not same or not part.backwards or last.ids & part.ids:
-            self.parts.append(part)
-            return
-        last.updates += part.updates
-        last.weights += part.weights
-        last.absent, last.unwatched, last.clips = (
-            last.absent + part.absent,
-            last.unwatched + part.unwatched,
-            last.clips + part.clips,
-        )
-        last.value_clipped |= part.value_clipped
-
-    def told(self) -> Rank:
-        for part in self.parts:
-            part.find_discarded()
-        left = {number for numbers in self.waiting.values() for number in numbers}
-        used = {backward.id for part in self.parts for backward in part.backwards}
-        return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes)
 
 
 @dataclass
@@ -229,6 +42,23 @@ class Step:
     missing_ranks: list[int]
     altered_KL: Floats | None
     """The contributions as the script's own hooks on parameters left them; None where it has none."""
+
+    def without(self, indices: Sequence[int]) -> Step:
+        """The step without some contributions; the micro-batches that are left are numbered anew."""
+        kept = [k for k in range(len(self.keys)) if k not in set(indices)]
+        counts: Counter[int] = Counter()
+        keys: list[Key] = []
+        for k in kept:
+            rank = self.keys[k][0]
+            keys.append((rank, counts[rank]))
+            counts[rank] += 1
+        return replace(
+            self,
+            keys=keys,
+            backwards=[self.backwards[k] for k in kept],
+            contributions_KL=self.contributions_KL[kept],
+            altered_KL=None if self.altered_KL is None else self.altered_KL[kept],
+        )
 
 
 class Assembler:
@@ -375,21 +205,29 @@ class Assembler:
         starts: NDArray[np.int64],
         parameters: list[Parameter],
     ) -> tuple[bool | None, list[str]]:
-        """Whether all ranks start the step from the same weights, bit by bit on the sampled elements."""
+        """Whether all ranks start the step from the same weights.
+
+        Sampled elements are compared bit by bit; sums over a tensor, of which different processors may round the last
+        bit otherwise, up to 1e-5.
+        """
         if len(having) < 2:
             return None, []
-        kind = "rows" if parts[0].whole_weights else "coordinates"
-        first: Floats | None = None
+        rows = [self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
+        exact = np.zeros(int(starts[-1]), dtype=bool)
+        for index, parameter in enumerate(parameters):
+            exact[starts[index] : starts[index] + parameter.coordinates] = True
         differs = np.zeros(len(parameters), dtype=bool)
-        for rank, part in zip(having, parts, strict=True):
-            row = np.full(int(starts[-1]), np.nan)
-            for chunk in part.weights:
-                source, target, _ = self._map(rank, chunk.ids, place, starts, kind)
-                row[target] = chunk.numbers[source]
-            if first is None:
-                first = row
-            unlike = ~(np.isclose(row, first, rtol=1e-5, atol=1e-30) | np.isnan(row) | np.isnan(first))
-            if parts[0].whole_weights is False:
-                unlike = (row != first) & ~np.isnan(row) & ~np.isnan(first)
+        for row in rows[1:]:
+            known = ~np.isnan(row) & ~np.isnan(rows[0])
+            unlike = known & np.where(exact, row != rows[0], ~np.isclose(row, rows[0], rtol=1e-5, atol=1e-6))
             differs |= np.add.reduceat(unlike, starts[:-1]) > 0 if len(parameters) else differs
         return not differs.any(), [parameters[index].name for index in np.flatnonzero(differs)]
+
+    def _weights(self, rank: Rank, part: Part, place: dict[str, int], starts: NDArray[np.int64]) -> Floats:
+        """The weights before the step, as far as they were written down; nan elsewhere."""
+        row = np.full(int(starts[-1]), np.nan)
+        for chunk in part.weights:
+            kind = "rows" if chunk.whole else "coordinates"
+            source, target, _ = self._map(rank, chunk.ids, place, starts, kind)
+            row[target] = chunk.numbers[source]
+        return row

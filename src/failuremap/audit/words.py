@@ -12,6 +12,7 @@ from failuremap.catalogue.signs import Sign
 if TYPE_CHECKING:
     from failuremap.audit.balance import Balance
     from failuremap.audit.faults import Asked
+    from failuremap.audit.weigh import Term
     from failuremap.audit.windows import Key
 
 OWN_RANK_ONLY = "Each rank steps on its own gradient alone: the ranks are never added up."
@@ -211,11 +212,12 @@ def part_not_seen(count: int, total_count: int, operations: list[str]) -> str:
     )
 
 
-def own_weights(term: str, noun: str) -> str:
+def own_weights(term: Term, asked: Asked) -> str:
     """The script weighs its units itself."""
+    hint = "; if each sequence is meant to weigh the same, audit with --unit sequence"
     return (
-        f"{term}: {noun}s weigh differently inside one micro-batch, by the script's own weights, "
-        "so shares cannot be compared. If each sequence is meant to weigh the same, audit with --unit sequence"
+        f"{term.name}: {asked.noun}s weigh differently inside one micro-batch, by the script's own weights, "
+        f"so shares cannot be compared{hint if term.in_rows and asked.unit is None else ''}"
     )
 
 

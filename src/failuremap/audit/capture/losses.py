@@ -15,6 +15,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ _CLASSES = ("cross_entropy", "nll_loss")
 _TORCH = os.path.dirname(torch.__file__)
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FINGERPRINT = 65536
+# the innermost frames of the script that tell one call of a loss from another
+_PLACE_DEPTH = 3
 
 
 def install(recorder: Recorder) -> None:
@@ -61,7 +64,8 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
             try:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
-                watch_result(recorder, result, _described(name, bound.arguments, result))
+                event = _described(name, bound.arguments, result)
+                watch_result(recorder, result, event, _units(name, bound.arguments, event["reduction"]))
             except Exception as error:
                 recorder.note_error(name, error)
         return result
@@ -69,39 +73,50 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
     return loss
 
 
-def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any]) -> None:
-    """Puts a hook on a loss's result that completes `event` when the gradient arrives, and marks it as seen."""
-    event["site"] = _site()
+def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], units: Tensor | None = None) -> None:
+    """Puts a hook on a loss's result that completes `event` when the gradient arrives, and marks it as seen.
+
+    Args:
+        recorder: Where the event goes.
+        result: What the loss function returned.
+        event: What is known of the call; `unit_shape` is (rows, length) where units stand in a table.
+        units: Without a reduction: how much each element of the result counts, 0 for one that is ignored.
+    """
+    event["site"], event["place"] = _site()
     shape = event.pop("unit_shape", None)
 
     def arrived(gradient: Tensor) -> None:
         try:
             with torch.no_grad():
-                recorder.on_loss({**event, **_scale(gradient.detach(), event["reduction"], shape)})
+                found = gradient.detach().double()
+                if event["reduction"] == "none":
+                    recorder.on_loss({**event, **_unit_scales(found, units, shape)})
+                else:
+                    recorder.on_loss({**event, "scale": found.sum()})
         except Exception as error:
-            recorder.note_error("loss", error)
+            recorder.note_error("on_loss", error)
 
     result.register_hook(arrived)
     mark(result)
 
 
-def _scale(gradient: Tensor, reduction: str, shape: tuple[int, ...] | None) -> dict[str, Any]:
-    if reduction != "none":
-        return {"scale": gradient.double().sum()}
-    sizes = gradient.double().abs()
-    nonzero = sizes > 0
-    smallest = torch.where(nonzero, sizes, torch.inf).min() if sizes.numel() else torch.zeros(())
-    largest = sizes.max() if sizes.numel() else torch.zeros(())
-    found = {"scale": gradient.double().sum(), "nonzero": nonzero.sum(), "smallest": smallest, "largest": largest}
-    if gradient.dim() > 1 or (shape is not None and len(shape) > 1):
-        by_row = gradient.double().reshape(shape if shape is not None else gradient.shape).flatten(1).sum(1)
-        live = by_row != 0
-        found |= {
-            "rows": live.sum(),
-            "row_smallest": torch.where(live, by_row.abs(), torch.inf).min(),
-            "row_largest": by_row.abs().max(),
-        }
+def _unit_scales(gradient: Tensor, units: Tensor | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """What reached the units of a loss without reduction: in all, the extremes, and row by row."""
+    counted = torch.ones_like(gradient) if units is None else units.to(gradient.dtype).reshape(gradient.shape)
+    live = (gradient != 0) & (counted > 0)
+    found = {"scale": (gradient * counted).sum(), "nonzero": (counted * live).sum(), **_extremes(gradient, live, "")}
+    table = shape if shape is not None else tuple(gradient.shape)
+    if len(table) > 1:
+        by_row = (gradient * counted).reshape(table).flatten(1).sum(1)
+        found |= {"rows": (by_row != 0).sum(), **_extremes(by_row, by_row != 0, "row_")}
     return found
+
+
+def _extremes(values: Tensor, live: Tensor, prefix: str) -> dict[str, Tensor]:
+    sizes = values.abs()
+    if not sizes.numel():
+        return {}
+    return {f"{prefix}smallest": torch.where(live, sizes, torch.inf).min(), f"{prefix}largest": (sizes * live).max()}
 
 
 def _described(name: str, arguments: dict[str, Any], result: Tensor) -> dict[str, Any]:
@@ -138,6 +153,17 @@ def _counted(name: str, reduction: str, arguments: dict[str, Any], result: Tenso
     return {"count": torch.broadcast_shapes(*tensors).numel() if tensors else result.numel()}
 
 
+def _units(name: str, arguments: dict[str, Any], reduction: str) -> Tensor | None:
+    """How much each element of an unreduced loss over classes counts: 0 where ignored, the weight of its class."""
+    target = arguments.get("target")
+    if reduction != "none" or name not in _CLASSES or not isinstance(target, Tensor) or target.is_floating_point():
+        return None
+    valid = target != arguments["ignore_index"]
+    weight = arguments.get("weight")
+    units: Tensor = valid if weight is None else weight.detach()[torch.where(valid, target, 0)] * valid
+    return units
+
+
 def _unit_shape(target: Tensor) -> tuple[int, ...] | None:
     """(sequences, length) where the targets are, or were before `.view(-1)`, a table; else None."""
     if target.dim() > 1:
@@ -154,9 +180,15 @@ def _fingerprint(target: Tensor) -> Tensor:
     return (flat * torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)).sum()
 
 
-def _site() -> str:
-    """Where the script called the loss: 'train.py:41', the innermost frame outside torch and failuremap."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_TORCH, _OURS, "<")):
+def _site() -> tuple[str, str]:
+    """Where the script called the loss: 'train.py:41' to read, and the place in three frames to tell calls apart."""
+    frame: FrameType | None = sys._getframe(1)
+    places: list[str] = []
+    site = ""
+    while frame is not None and len(places) < _PLACE_DEPTH:
+        path = frame.f_code.co_filename
+        if not path.startswith((_TORCH, _OURS, "<")):
+            site = site or f"{os.path.basename(path)}:{frame.f_lineno}"
+            places.append(f"{os.path.basename(path)}:{frame.f_lineno}:{frame.f_lasti}")
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return site, " < ".join(places)

@@ -99,7 +99,7 @@ def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
 
 
 def _watch_clip(recorder: Recorder, name: str) -> None:
-    original = getattr(clip_grad, name, None)
+    original = getattr(torch.nn.utils, name, None)
     if original is None:
         return
 

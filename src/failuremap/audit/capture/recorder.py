@@ -268,7 +268,7 @@ class Recorder:
             if not self.watched[id].named:
                 self._introduce(self.watched[id])
         self.writer.write(fields, payload)
-        if self.writer.byte_count > TRACE_LIMIT:
+        if self.active and self.writer.byte_count > TRACE_LIMIT:
             self.writer.write(
                 {"kind": "note", "text": f"the trace reached {TRACE_LIMIT >> 20} MiB; later steps were not recorded"}
             )
@@ -307,7 +307,7 @@ class Recorder:
             self.note_error("finish", error)
 
     def _write_end(self) -> None:
-        if self.writer is None and self.backward_count == 0 and not self.watched:
+        if self.writer is None and not self.errors:  # no gradient came through this process: a data loader, say
             return
         used = [watched for watched in self.watched if watched.named and watched.tensor() is not None]
         with torch.no_grad():

@@ -71,19 +71,21 @@ class Sketch:
         left, flat = self._on(tensor, "_left"), tensor.reshape(-1)
         whole = self._height * self._width
         matrix = flat[:whole].view(self._height, self._width)
-        step = self._height if matrix.dtype == torch.float32 else max(1, _CHUNK // self._width)
-        row = torch.zeros(self._width, device=tensor.device)
-        for start in range(0, self._height, step):
-            row += torch.mv(
-                matrix[start : start + step].float().t(), left[start : start + step][: self._height - start]
-            )
+        row = torch.mv(matrix.t(), left[:-1]) if matrix.dtype == torch.float32 else self._widened(matrix, left[:-1])
         if whole < self.size:
             row[: self.size - whole] += flat[whole:].float() * left[-1]
         return row
 
+    def _widened(self, matrix: Tensor, left: Tensor) -> Tensor:
+        step = max(1, _CHUNK // self._width)
+        row = torch.zeros(self._width, device=matrix.device)
+        for start in range(0, self._height, step):
+            row += torch.mv(matrix[start : start + step].float().t(), left[start : start + step])
+        return row
+
     def _sparse_row(self, tensor: Tensor) -> Tensor:
         left = self._on(tensor, "_left")
-        values = tensor._values().reshape(tensor._nnz(), -1).float()
+        values = tensor._values().reshape(tensor._nnz(), self.size // tensor.shape[0]).float()
         columns = torch.arange(values.shape[1], device=tensor.device)
         at = tensor._indices()[0][:, None] * values.shape[1] + columns
         row = torch.zeros(self._width, device=tensor.device)

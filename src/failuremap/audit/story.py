@@ -1,0 +1,238 @@
+"""One rank's trace, followed from its first record to its last: which backward passes stood before each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit.trace import Trace
+from failuremap.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter as the trace introduces it."""
+
+    name: str
+    rows: int
+    coordinates: int
+    dtype: str
+    size: int
+
+
+@dataclass
+class Chunk:
+    """Numbers of some parameters, as one record holds them: whole sketches, or their sampled elements alone."""
+
+    ids: tuple[int, ...]
+    numbers: NDArray[np.float32]
+    whole: bool = True
+
+
+@dataclass
+class Backward:
+    """One backward pass of one rank, with everything that its records say."""
+
+    id: int
+    via: str
+    unseen: list[str]
+    path: dict[str, Any]
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    kept: set[int] = field(default_factory=set)
+    chunks: list[Chunk] = field(default_factory=list)
+    altered: list[Chunk] = field(default_factory=list)
+    """Gradients as the script's own hooks left them, where it has any."""
+
+    @property
+    def fingerprints(self) -> frozenset[float]:
+        """What tells this backward's batches from others."""
+        return frozenset(round(float(loss["fingerprint"]), 6) for loss in self.losses if "fingerprint" in loss)
+
+
+@dataclass
+class Part:
+    """One rank's side of one step."""
+
+    rank: int
+    optimizer: int
+    count: int
+    backwards: list[Backward]
+    updates: list[Chunk]
+    weights: list[Chunk]
+    absent: list[str]
+    unwatched: list[str]
+    clips: list[dict[str, Any]]
+    discarded: set[int] = field(default_factory=set)
+
+    @property
+    def ids(self) -> set[int]:
+        """The parameters that this step has an update for."""
+        return {id for chunk in self.updates for id in chunk.ids}
+
+    def find_discarded(self) -> None:
+        """Marks the backwards whose gradients were thrown away before the step: a later one found .grad empty."""
+        ids, since = self.ids, 0
+        for position, backward in enumerate(self.backwards):
+            touched = {id for chunk in backward.chunks for id in chunk.ids} & ids
+            if backward.via != "grad" and touched and not backward.kept & ids:
+                since = position
+        self.discarded = {backward.id for backward in self.backwards[:since] if backward.via != "grad"}
+
+
+_LOSS_FIELDS = frozenset(("function", "reduction", "count", "scale", "site"))
+
+
+def _check(fields: dict[str, Any], size: int, payload: NDArray[np.float32]) -> None:
+    """Holds a record of gradients against the format; what is wrong becomes a TraceError that names the record."""
+    if len(payload) != size:
+        raise ValueError(f"{len(payload)} numbers, its parameters have {size}")
+    for loss in fields["losses"]:
+        if absent := _LOSS_FIELDS - set(loss):
+            raise ValueError(f"a loss without {', '.join(sorted(absent))}")
+
+
+@dataclass
+class Rank:
+    """One rank's whole story."""
+
+    rank: int
+    parameters: dict[int, Parameter]
+    parts: list[Part]
+    left_over: int
+    final_weights: Chunk | None
+    notes: list[str]
+
+
+def read_rank(trace: Trace) -> Rank:
+    """Follows one trace from its first record to its last.
+
+    Raises:
+        TraceError: A record is whole and does not follow the format.
+    """
+    story = _Story(trace.rank)
+    for number, record in enumerate(trace.records()):
+        try:
+            story.read(record.fields, record.payload)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise TraceError(
+                f"{trace.path}: record {number} ({record.kind}) does not follow the format "
+                f"({type(error).__name__}: {error}); see docs/trace-format.md."
+            ) from error
+    return story.told()
+
+
+class _Story:
+    """The state of following a trace: what is pending for the next step of each parameter."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.parameters: dict[int, Parameter] = {}
+        self.pending: dict[int, Backward] = {}
+        self.waiting: dict[int, set[int]] = {}
+        self.clips: list[dict[str, Any]] = []
+        self.before_clip: list[Chunk] = []
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+        self.final: Chunk | None = None
+        self.last_backward = 0
+
+    def read(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        """Takes in one record; kinds that a step does not need are passed over."""
+        readers = {
+            "parameter": self._parameter, "backward": self._backward, "step": self._step, "clip": self._clip,
+            "value-clip": self._value_clip, "note": self._note, "end": self._end,
+        }  # fmt: skip
+        if fields["kind"] in readers:
+            readers[fields["kind"]](fields, payload)
+
+    def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
+        size = int(np.prod(fields["shape"], dtype=np.int64))
+        self.parameters[fields["id"]] = Parameter(
+            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
+        )
+
+    def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        number = self.last_backward = fields["id"]
+        if number not in self.pending:
+            self.pending[number] = Backward(number, fields["via"], fields["unseen"], fields["path"])
+        _check(fields, sum(self.parameters[id].rows for id in (*fields["parameters"], *fields["altered"])), payload)
+        backward = self.pending[number]
+        backward.losses += fields["losses"]
+        backward.counts += fields["counts"]
+        backward.kept |= set(fields["kept"])
+        size = sum(self.parameters[id].rows for id in fields["parameters"])
+        backward.chunks.append(Chunk(tuple(fields["parameters"]), payload[:size]))
+        if fields["altered"]:
+            backward.altered.append(Chunk(tuple(fields["altered"]), payload[size:]))
+        for id in fields["parameters"]:
+            self.waiting.setdefault(id, set()).add(number)
+
+    def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
+        self.clips.append({**fields, "after": self.last_backward})
+
+    def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        self.before_clip.append(Chunk(tuple(fields["parameters"]), payload))
+
+    def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
+        self.notes.append(str(fields["text"]))
+
+    def _end(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        self.final = Chunk(tuple(fields["parameters"]), payload)
+
+    def _step(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        ids = tuple(fields["parameters"])
+        update_size = sum(self.parameters[id].rows for id in ids)
+        numbers = sorted(set().union(*(self.waiting.pop(id, set()) for id in ids)))
+        part = Part(
+            self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
+            [Chunk(ids, payload[:update_size]), *self._taken_before_clip(ids)],
+            [Chunk(ids, payload[update_size:], fields["weights"] == "sketch")],
+            fields["absent"], fields["unwatched"], self.clips,
+        )  # fmt: skip
+        self.clips, self.before_clip = [], []
+        if not self._repeats(part):
+            self._append(part)
+
+    def _taken_before_clip(self, ids: tuple[int, ...]) -> list[Chunk]:
+        return [chunk for chunk in self.before_clip if set(chunk.ids) <= set(ids)]
+
+    def _repeats(self, part: Part) -> bool:
+        """An optimizer inside another one steps on the very gradients that the outer one has stepped on."""
+        last = self.parts[-1] if self.parts else None
+        if part.backwards or last is None or part.optimizer == last.optimizer or not part.ids <= last.ids:
+            return False
+        before = {id: numbers for chunk in last.updates for id, numbers in self._by_parameter(chunk)}
+        return all(np.array_equal(numbers, before[id]) for id, numbers in self._by_parameter(part.updates[0]))
+
+    def _by_parameter(self, chunk: Chunk) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        at = 0
+        for id in chunk.ids:
+            yield id, chunk.numbers[at : at + self.parameters[id].rows]
+            at += self.parameters[id].rows
+
+    def _append(self, part: Part) -> None:
+        """Optimizers that step on the same backward passes make one step together."""
+        last = self.parts[-1] if self.parts else None
+        same = last is not None and [b.id for b in last.backwards] == [b.id for b in part.backwards]
+        if last is None or not same or not part.backwards or last.ids & part.ids:
+            self.parts.append(part)
+            return
+        last.updates += part.updates
+        last.weights += part.weights
+        last.absent, last.unwatched, last.clips = (
+            last.absent + part.absent,
+            last.unwatched + part.unwatched,
+            last.clips + part.clips,
+        )
+
+    def told(self) -> Rank:
+        for part in self.parts:
+            part.find_discarded()
+        left = {number for numbers in self.waiting.values() for number in numbers}
+        used = {backward.id for part in self.parts for backward in part.backwards}
+        return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes)
