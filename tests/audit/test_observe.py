@@ -9,7 +9,8 @@ import numpy as np
 from audit.traces import HandJob, Window, as_type
 from failuremap.audit import trace
 from failuremap.audit.observe import nonfinite, observe
-from failuremap.audit.windows import Assembler, read_rank
+from failuremap.audit.story import read_rank
+from failuremap.audit.windows import Assembler
 
 EVEN = [[300, 300], [300, 300]]
 

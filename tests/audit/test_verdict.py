@@ -716,6 +716,6 @@ def test_sequences_that_cannot_be_counted_are_not_measured(tmp_path):
     assert verdict.reasons == [
         (
             "sequences cannot be counted at cross_entropy (train.py:41): its targets came as one flat row. "
-            "Say their number with failuremap.count(sequences, loss), or audit with --unit token. (3 of 3 steps)"
+            "Say their number with failuremap.count(sequences, loss), or audit with --unit token (3 of 3 steps)"
         )
     ]

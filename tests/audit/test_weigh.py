@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from audit.traces import loss
+from failuremap.audit.story import Backward
 from failuremap.audit.weigh import read_losses
-from failuremap.audit.windows import Backward
 
 
 def passed(*losses, counts=(), unseen=(), via="backward") -> Backward:
@@ -130,7 +130,7 @@ def test_the_spread_of_rows_is_that_of_the_rows():
 def test_sequences_of_flat_targets_cannot_be_counted():
     assert read_losses([passed(loss(12))], "sequence").uncounted == (
         "sequences cannot be counted at cross_entropy (train.py:41): its targets came as one flat row. "
-        "Say their number with failuremap.count(sequences, loss), or audit with --unit token."
+        "Say their number with failuremap.count(sequences, loss), or audit with --unit token"
     )
     assert read_losses([passed(loss(12, rows=3))], "sequence").uncounted == ""
     assert read_losses([passed(loss(12))], None).uncounted == ""

@@ -18,7 +18,8 @@ from audit.traces import (
     write_records,
 )
 from failuremap.audit import trace
-from failuremap.audit.windows import Assembler, Rank, Step, read_rank
+from failuremap.audit.story import Rank, read_rank
+from failuremap.audit.windows import Assembler, Step
 
 TWO = {"a": (4,), "b": (3,)}
 ZERO = np.zeros(7, dtype=np.float32)
@@ -270,7 +271,6 @@ def test_what_was_taken_before_a_clip_by_value_stands_for_the_update(tmp_path):
     (only,) = steps_of(tmp_path, [*opened(), passed(0), before, stepped()])
 
     np.testing.assert_array_equal(only.updates_RL, [[9, 9, 9, 9, 1, 1, 1]])
-    assert only.parts[0].value_clipped
 
 
 def test_notes_and_unknown_kinds_change_no_step(tmp_path):
@@ -316,8 +316,19 @@ def test_the_smallest_difference_of_elements_is_seen(tmp_path):
     assert pair(tmp_path, float(np.nextafter(np.float32(0.5), np.float32(1))), 1).weights_equal is False
 
 
-def test_rounding_of_whole_sketches_is_no_difference(tmp_path):
-    assert pair(tmp_path, float(np.nextafter(np.float32(0.5), np.float32(1))), 0).weights_equal is True
+@pytest.mark.parametrize(("place", "equal"), [(100, True), (3, False)])
+def test_rounding_of_sums_is_no_difference_and_that_of_elements_is(place, equal, tmp_path):
+    ranks = []
+    for rank in range(2):
+        weights = np.full(128, 0.5, dtype=np.float32)
+        weights[place] = np.nextafter(np.float32(0.5), np.float32(rank))
+        gradient = (backward(0, [0], [loss(5)]), np.ones(128, dtype=np.float32))
+        taken = (step(0, [0]), np.concatenate([np.ones(128, dtype=np.float32), weights]))
+        ranks.append([*opened(rank, 2, {"a": (64, 64)}), gradient, taken])
+
+    (only,) = steps_of(tmp_path, *ranks)
+
+    assert only.weights_equal is equal
 
 
 def test_one_rank_has_nobody_to_be_equal_to(tmp_path):

@@ -44,6 +44,9 @@ class Judged:
     faults: list[Fault] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """Why something of this step cannot be told."""
+    missing_ranks: list[int] = field(default_factory=list)
+    unexplained: list[str] = field(default_factory=list)
+    """Updates that no coefficients give: one such step is enough to call nothing right."""
     unmeasured: list[str] = field(default_factory=list)
     """Why something of this step was not measured."""
     notes: list[str] = field(default_factory=list)
@@ -58,6 +61,8 @@ class Judged:
     sites: list[str] = field(default_factory=list)
     micro_batch_count: int = 0
     equal_counts: bool = False
+    factor: float | None = None
+    """What the whole update is multiplied by, where that is the script's own affair."""
     plain_sum: bool = False
     """The one contribution is a sum over its units, where a mean was promised."""
     weights_equal: bool | None = None

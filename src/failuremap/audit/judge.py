@@ -36,6 +36,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if not step.keys:
         judged.unmeasured.append("no gradient of the stepped parameters came through autograd")
         return judged
+    judged.missing_ranks = step.missing_ranks
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         return judged
@@ -151,7 +152,7 @@ def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[s
         judged.doubts.append(f"too few numbers to tell which rule they follow: {words.listed(touched)}")
         return
     hooks = sorted({hook for backward in fitted.step.backwards for hook in backward.path.get("hooks", [])})
-    judged.doubts.append(words.unexplained(touched, len(names), hooks))
+    judged.unexplained.append(words.unexplained(touched, len(names), hooks))
 
 
 def _surroundings(fitted: Fitted) -> set[Sign]:
@@ -189,7 +190,7 @@ def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
     """The rule that the ranks follow together; None where each steps on its own, which is judged here."""
     rules = [rule for rule in (_rule_of(o, fitted) for o in fitted.observations) if rule is not None]
     if not rules:
-        if not judged.faults and not judged.doubts and not judged.unmeasured:
+        if not (judged.faults or judged.doubts or judged.unmeasured or judged.unexplained):
             judged.doubts.append("no parameter got an update that is not zero")
         return None
     if len(rules) > 1 and _judge_apart(judged, fitted, signs):

@@ -52,7 +52,7 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
     chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
-    judged.plain_sum = chosen.plain_sum
+    judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
     judged.doubts += chosen.doubts
     judged.notes += chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
@@ -132,6 +132,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
     if not balance.uneven and (term_count > 1 or not named):
         found.notes.append(words.own_factor(balance))
+        found.factor = balance.total
         found.cells = [_against_average(cell, balance.total) for cell in found.cells]
         return
     if not balance.uneven and len(balance.keys) == 1 and "unit_sum" in followed:  # nothing is added up here

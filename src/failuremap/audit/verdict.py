@@ -53,7 +53,7 @@ def _noun(ranks: list[Rank], guess: str) -> str:
     'element' where a loss counts several numbers for each example (a regression on vectors, say).
     """
     losses = [loss for part in ranks[0].parts[:1] for backward in part.backwards for loss in backward.losses]
-    if any("classes" in loss for loss in losses) and guess == "token":
+    if guess == "token" and any("classes" in loss or loss["function"] in ("count", "unit_losses") for loss in losses):
         return "token"
     several = any(loss.get("rows", 0) and loss["count"] > loss["rows"] for loss in losses)
     return "element" if several else ("example" if losses else guess)
@@ -107,7 +107,8 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
     if reasons:
         return "cannot tell", words.CANNOT_TELL
     plain = all(step.plain_sum for step in story.judged)
-    return "right", words.right(story.noun, "sum" if plain else story.promise)
+    factor = next((step.factor for step in story.judged if step.factor is not None), None)
+    return "right", words.right(story.noun, "sum" if plain else story.promise, factor)
 
 
 def _reasons(story: Story) -> list[str]:
@@ -118,6 +119,8 @@ def _reasons(story: Story) -> list[str]:
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
+    reasons += _counted(story, (reason for step in story.judged for reason in step.unexplained))
+    reasons += _skipped(story)
     doubtful = [step for step in story.judged if step.doubts]
     if len(doubtful) * 2 > len(story.judged):
         reasons += _counted(story, (reason for step in doubtful for reason in step.doubts))
@@ -126,6 +129,17 @@ def _reasons(story: Story) -> list[str]:
     if clear and not even_enough(error, len(clear)):
         reasons.append(words.too_coarse(error))
     return list(dict.fromkeys(reasons))
+
+
+def _skipped(story: Story) -> list[str]:
+    """Steps that a rank left to the others and came back from: a decision of its own."""
+    reasons = []
+    for index, step in enumerate(story.judged):
+        later = story.judged[index + 1 :]
+        back = [rank for rank in step.missing_ranks if any(rank not in other.missing_ranks for other in later)]
+        if back:
+            reasons.append(f"rank {', '.join(map(str, back))} skipped step {step.number}, which the others took")
+    return reasons[:3]
 
 
 def _counted(story: Story, sentences: Iterable[str]) -> list[str]:

@@ -76,13 +76,25 @@ class Assembler:
         }
 
     def steps(self) -> Iterator[Step]:
-        """All steps, in order; ranks are lined up by their numbers of steps."""
-        for number in range(max((len(rank.parts) for rank in self.ranks), default=0)):
-            yield self._assemble(number)
+        """All steps, in order."""
+        for number, found in enumerate(self._lined_up()):
+            yield self._assemble(number, found)
 
-    def _assemble(self, number: int) -> Step:
-        having = [rank for rank in self.ranks if number < len(rank.parts)]
-        parts = [rank.parts[number] for rank in having]
+    def _lined_up(self) -> list[dict[int, Part]]:
+        """Rank -> its part, step by step; where the ranks stepped unlike often, by the last backward before."""
+        if len({len(rank.parts) for rank in self.ranks}) == 1:
+            rows = zip(*(rank.parts for rank in self.ranks), strict=True)
+            return [{part.rank: part for part in row} for row in rows]
+        by_backward: dict[tuple[int, int], dict[int, Part]] = {}
+        for rank in self.ranks:
+            for part in rank.parts:
+                last = part.backwards[-1].id if part.backwards else -1
+                by_backward.setdefault((last, part.optimizer), {})[rank.rank] = part
+        return [by_backward[key] for key in sorted(by_backward)]
+
+    def _assemble(self, number: int, found: dict[int, Part]) -> Step:
+        having = [rank for rank in self.ranks if rank.rank in found]
+        parts = [found[rank.rank] for rank in having]
         parameters = self._common(having, parts)
         starts = np.cumsum([0] + [parameter.rows for parameter in parameters])
         place = {parameter.name: index for index, parameter in enumerate(parameters)}

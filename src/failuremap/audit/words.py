@@ -246,8 +246,10 @@ def replicas_differ(names: list[str], count: int, step: int) -> str:
     return f"The ranks no longer hold the same weights from step {step} on: {which}"
 
 
-def right(noun: str, promise: str) -> str:
+def right(noun: str, promise: str, factor: float | None) -> str:
     """Nothing is wrong."""
+    if factor is not None:
+        return f"Every {noun} weighs the same; the script has a factor of its own on the update ({number(factor)})."
     return f"Every {noun} weighs the same: the update is the {promise} over all {noun}s."
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from audit.capture.watched import run, watch
+from failuremap.audit.story import Backward
 from failuremap.audit.weigh import read_losses
-from failuremap.audit.windows import Backward
 
 pytestmark = pytest.mark.torch
 
