@@ -191,6 +191,44 @@ def test_garbage_behind_the_magic_is_torn_and_never_raises(garbage):
     assert read.torn in (f"cut off at byte {len(MAGIC)}", f"damaged at byte {len(MAGIC)}")
 
 
+@pytest.mark.parametrize("size", range(len(MAGIC)))
+def test_a_cut_inside_the_magic_is_a_torn_trace(size, tmp_path):
+    path = tmp_path / "rank00001-1.trace"
+    path.write_bytes(MAGIC[:size])
+
+    read = trace.read(path)
+
+    assert (read.torn, read.rank, list(read.records())) == ("cut off at byte 0", 1, [])
+
+
+def framed(text: bytes) -> bytes:
+    return struct.pack("<III", len(text), 0, zlib.crc32(text)) + text
+
+
+@pytest.mark.parametrize("text", [b"not json", b"[1]", b"{}", b'"kind"', b"\xff\xfe"])
+def test_a_whole_record_that_is_no_object_with_a_kind_is_damage(text, tmp_path):
+    path = tmp_path / "rank00000-1.trace"
+    path.write_bytes(MAGIC + framed(text))
+
+    assert trace.read(path).torn == f"damaged at byte {len(MAGIC)}"
+
+
+def test_a_tail_of_zeros_is_damage(tmp_path):
+    """What a crash of the machine leaves of a file that had been made longer."""
+    path = tmp_path / "rank00000-1.trace"
+    path.write_bytes(MAGIC + b"\0" * 64)
+
+    assert trace.read(path).torn == f"damaged at byte {len(MAGIC)}"
+
+
+def test_a_full_disk_leaves_no_open_file():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+
+    with pytest.raises(OSError, match="No space left"):
+        trace.TraceWriter("/dev/full")
+
+
 # ---- a folder of traces
 
 
@@ -276,3 +314,15 @@ def test_the_checksum_is_of_json_and_numbers_together(whole):
 
     assert crc == zlib.crc32(data[second + 12 : second + 12 + json_size + payload_size])
     assert payload_size == 4 * len(NUMBERS)
+
+
+@pytest.mark.parametrize("world_size", [{}, {"world_size": "two"}, {"world_size": None}], ids=str)
+def test_a_header_without_the_number_of_ranks_is_an_error(world_size, tmp_path):
+    path = written(tmp_path / "rank00000-1.trace", ({"kind": "header", "rank": 0, **world_size}, None))
+
+    with pytest.raises(TraceError) as raised:
+        trace.read_folder(tmp_path)
+
+    assert str(raised.value) == (
+        f"{path}: the header has no world_size, the number of ranks; see docs/trace-format.md."
+    )

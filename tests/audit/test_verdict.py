@@ -719,3 +719,10 @@ def test_sequences_that_cannot_be_counted_are_not_measured(tmp_path):
             "Say their number with failuremap.count(sequences, loss), or audit with --unit token (3 of 3 steps)"
         )
     ]
+
+
+def test_a_rank_whose_trace_is_empty_is_a_reason_and_no_error(tmp_path):
+    folder = HandJob([[300], [300]]).write(tmp_path)
+    (folder / "rank00001-1.trace").write_bytes(b"")
+
+    assert diagnose(folder).outcome in ("cannot tell", "not measured")

@@ -5,57 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.traces import (
-    HandJob,
-    Records,
-    backward,
-    end,
-    header,
-    loss,
-    of_kind,
-    parameter,
-    step,
-    write_records,
-)
-from failuremap.audit import trace
-from failuremap.audit.story import Rank, read_rank
-from failuremap.audit.windows import Assembler, Step
-
-TWO = {"a": (4,), "b": (3,)}
-ZERO = np.zeros(7, dtype=np.float32)
-
-
-def numbers(*values: float):
-    return np.array(values, dtype=np.float32)
-
-
-def ranks_of(folder, *ranks: Records) -> list[Rank]:
-    """Writes each rank's records and reads them."""
-    for rank, records in enumerate(ranks):
-        write_records(folder, rank, records)
-    return [read_rank(read) for read in trace.read_folder(folder)]
-
-
-def steps_of(folder, *ranks: Records) -> list[Step]:
-    return list(Assembler(ranks_of(folder, *ranks), len(ranks)).steps())
-
-
-def opened(rank: int = 0, world_size: int = 1, names: dict[str, tuple[int, ...]] | None = None) -> Records:
-    """The header and the parameters of a trace."""
-    shapes = (names or TWO).items()
-    return [(header(rank, world_size), None), *((parameter(i, n, s), None) for i, (n, s) in enumerate(shapes))]
-
-
-def passed(id: int, kept=(), fill: float = 1.0, ids=(0, 1), **more):
-    sizes = [(4, 3)[i] for i in ids]
-    fields = backward(id, list(ids), [loss(5, fingerprint=100.0 + id)], kept=list(kept))
-    return {**fields, **more}, np.full(sum(sizes), fill, dtype=np.float32)
-
-
-def stepped(count: int = 0, ids=(0, 1), fill: float = 1.0, optimizer: int = 0, weights: float = 0.5):
-    size = sum((4, 3)[i] for i in ids)
-    values = [fill] * size + [weights] * size
-    return step(count, list(ids), optimizer=optimizer), numbers(*values)
+from audit.small_traces import ZERO, numbers, opened, passed, ranks_of, stepped, steps_of
+from audit.traces import HandJob, backward, end, header, loss, of_kind, parameter, step, write_records
+from failuremap.audit import diagnose
+from failuremap.audit.windows import Assembler
 
 
 def test_a_step_holds_the_backwards_since_the_last_one(tmp_path):
@@ -131,18 +84,6 @@ def test_no_step_is_no_step(tmp_path):
     assert steps_of(tmp_path, [*opened(), passed(0)]) == []
 
 
-def test_backwards_before_no_step_are_left_over(tmp_path):
-    (rank,) = ranks_of(tmp_path, [*opened(), passed(0), stepped(), passed(1), passed(2)])
-
-    assert rank.left_over == 2
-
-
-def test_all_backwards_used_are_none_left_over(tmp_path):
-    (rank,) = ranks_of(tmp_path, [*opened(), passed(0), stepped()])
-
-    assert rank.left_over == 0
-
-
 def test_one_backward_in_two_records_is_one_contribution(tmp_path):
     """An optimizer that steps inside backward makes capture write what it has so far."""
     records = [*opened(), passed(0, ids=[0]), passed(0, ids=[1]), stepped()]
@@ -161,51 +102,7 @@ def test_a_parameter_twice_in_a_backward_adds_up(tmp_path):
     np.testing.assert_array_equal(only.contributions_KL, [[11, 22, 33, 44]])
 
 
-# ---- several optimizers
-
-
-def test_optimizers_that_step_on_the_same_backwards_make_one_step(tmp_path):
-    records = [*opened(), passed(0), stepped(ids=[0]), stepped(ids=[1], optimizer=1)]
-
-    (only,) = steps_of(tmp_path, records)
-
-    assert [p.name for p in only.parameters] == ["a", "b"]
-    np.testing.assert_array_equal(only.updates_RL, [[1] * 7])
-
-
-def test_optimizers_that_step_on_their_own_backwards_make_two_steps(tmp_path):
-    records = [*opened(), passed(0, ids=[0]), stepped(ids=[0]), passed(1, ids=[1]), stepped(ids=[1], optimizer=1)]
-
-    steps = steps_of(tmp_path, records)
-
-    assert [[p.name for p in s.parameters] for s in steps] == [["a"], ["b"]]
-
-
-def test_a_second_step_of_one_optimizer_without_a_backward_is_a_step_of_its_own(tmp_path):
-    first, second = steps_of(tmp_path, [*opened(), passed(0), stepped(), stepped(1)])
-
-    assert (len(first.keys), second.keys) == (1, [])
-
-
 # ---- gradients that were thrown away
-
-
-def test_a_backward_that_found_no_gradient_discards_those_before_it(tmp_path):
-    (rank,) = ranks_of(tmp_path, [*opened(), passed(0), passed(1), passed(2, kept=[0, 1]), stepped()])
-
-    assert rank.parts[0].discarded == {0}
-
-
-def test_backwards_that_found_a_gradient_discard_nothing(tmp_path):
-    (rank,) = ranks_of(tmp_path, [*opened(), passed(0), passed(1, kept=[0, 1]), stepped()])
-
-    assert rank.parts[0].discarded == set()
-
-
-def test_gradients_by_autograd_grad_are_never_discarded(tmp_path):
-    (rank,) = ranks_of(tmp_path, [*opened(), passed(0, via="grad"), passed(1, via="grad"), stepped()])
-
-    assert rank.parts[0].discarded == set()
 
 
 def test_a_discarded_batch_is_still_owed_its_part(tmp_path):
@@ -257,37 +154,12 @@ def test_without_own_hooks_nothing_is_altered(tmp_path):
     assert only.altered_KL is None
 
 
-def test_clips_belong_to_the_step_that_follows(tmp_path):
-    clip = ({"kind": "clip", "function": "clip_grad_norm_", "norm": 3.0, "limit": 1.0}, None)
-
-    first, second = steps_of(tmp_path, [*opened(), passed(0), clip, stepped(), passed(1), stepped(1)])
-
-    assert ([c["norm"] for c in first.parts[0].clips], second.parts[0].clips) == ([3.0], [])
-
-
 def test_what_was_taken_before_a_clip_by_value_stands_for_the_update(tmp_path):
     before = ({"kind": "value-clip", "parameters": [0]}, numbers(9, 9, 9, 9))
 
     (only,) = steps_of(tmp_path, [*opened(), passed(0), before, stepped()])
 
     np.testing.assert_array_equal(only.updates_RL, [[9, 9, 9, 9, 1, 1, 1]])
-
-
-def test_notes_and_unknown_kinds_change_no_step(tmp_path):
-    plain = [*opened(), passed(0), stepped()]
-    noted = [*plain[:3], ({"kind": "note", "text": "full"}, None), ({"kind": "append"}, None), *plain[3:]]
-
-    (rank,) = ranks_of(tmp_path, noted)
-
-    assert (rank.notes, len(rank.parts), rank.left_over) == (["full"], 1, 0)
-
-
-def test_the_final_weights_are_those_of_the_end(tmp_path):
-    records = [*opened(), passed(0), stepped(), (end([0, 1], 1), numbers(1, 2, 3, 4, 5, 6, 7))]
-
-    (rank,) = ranks_of(tmp_path, records)
-
-    assert (rank.final_weights.ids, rank.final_weights.numbers.tolist()) == ((0, 1), [1, 2, 3, 4, 5, 6, 7])
 
 
 # ---- weights before a step
@@ -337,15 +209,53 @@ def test_one_rank_has_nobody_to_be_equal_to(tmp_path):
     assert only.weights_equal is None
 
 
-def test_a_trace_cut_anywhere_gives_steps_or_none_and_never_raises(tmp_path):
-    job = HandJob([[300], [300]], shapes={"w": (16,)}, steps=2)
-    path = job.write(tmp_path) / "rank00001-1.trace"
-    whole, counts = path.read_bytes(), set()
-    for size in range(len(trace.MAGIC), len(whole), 11):
-        path.write_bytes(whole[:size])
-        counts.add(len(read_rank(trace.read(path)).parts))
+# ---- optimizers that not every rank steps
 
-    assert counts == {0, 1, 2}
+
+def test_a_rank_that_skips_one_of_two_optimizers_is_a_verdict_and_no_crash(tmp_path):
+    size, ones = 128, np.ones
+    for rank in range(2):
+        second = (step(0, [1], optimizer=1), ones(2 * size, np.float32))
+        skipping = (step(1, [0]), ones(size + 64, np.float32))
+        write_records(
+            tmp_path,
+            rank,
+            [
+                (header(rank, 2), None),
+                (parameter(0, "a", (64, 64)), None),
+                (parameter(1, "b", (64, 64)), None),
+                (backward(0, [0, 1], [loss(3)]), ones(2 * size, np.float32)),
+                (step(0, [0]), ones(2 * size, np.float32)),
+                (backward(1, [0, 1], [loss(3)]), ones(2 * size, np.float32)),
+                second if rank == 0 else skipping,
+                (end([], 2), None),
+            ],
+        )
+
+    assert diagnose(tmp_path).outcome != "right"
+
+
+def test_an_optimizer_that_joins_later_is_a_verdict_and_no_crash(tmp_path):
+    """At the second step one optimizer writes whole sketches of its weights, the other sampled elements."""
+    size, ones = 128, np.ones
+    for rank in range(2):
+        write_records(
+            tmp_path,
+            rank,
+            [
+                (header(rank, 2), None),
+                (parameter(0, "a", (64, 64)), None),
+                (parameter(1, "b", (64, 64)), None),
+                (backward(0, [0], [loss(3)]), ones(size, np.float32)),
+                (step(0, [0]), ones(2 * size, np.float32)),
+                (backward(1, [0, 1], [loss(3)], kept=[]), ones(2 * size, np.float32)),
+                (step(0, [1], optimizer=1), ones(2 * size, np.float32)),
+                (step(1, [0]), ones(size + 64, np.float32)),
+                (end([], 2), None),
+            ],
+        )
+
+    assert diagnose(tmp_path).findings is not None
 
 
 def test_hand_written_jobs_have_the_steps_they_say(tmp_path):

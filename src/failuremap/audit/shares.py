@@ -113,11 +113,11 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
         if balance.term.spread > ALIKE:
             found.doubts.append(words.own_weights(balance.term, scene.asked))
         else:
-            _judge_balance(found, balance, scene, len(balances))
+            _judge_balance(found, balance, scene, alone=len(balances) == 1, shown=balance is heaviest)
     return found
 
 
-def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: int) -> None:
+def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool, shown: bool) -> None:
     if not np.isfinite(balance.relative_error) or balance.relative_error * 5 > HOPELESS:
         found.doubts.append(words.not_separable(balance))
         return
@@ -130,10 +130,11 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, term_count: in
     if balance.uneven and not followed and _by_coefficients(balance):
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
-    if not balance.uneven and (term_count > 1 or not named):
+    if not balance.uneven and (not alone or not named):
         found.notes.append(words.own_factor(balance))
-        found.factor = balance.total
-        found.cells = [_against_average(cell, balance.total) for cell in found.cells]
+        if shown:  # a term beside the main one may well weigh less
+            found.factor = balance.total
+            found.cells = [_against_average(cell, balance.total) for cell in found.cells]
         return
     if not balance.uneven and len(balance.keys) == 1 and "unit_sum" in followed:  # nothing is added up here
         found.notes.append(words.plain_sum(scene.asked.noun))

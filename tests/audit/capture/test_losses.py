@@ -137,6 +137,28 @@ back((losses * torch.arange(6.0)).sum())
     assert (uneven["nonzero"], uneven["smallest"], uneven["largest"]) == (5, 1, 5)
 
 
+def test_ignored_units_of_a_loss_without_reduction_are_no_units(job_server, tmp_path):
+    """The gradient of a sum reaches the value of an ignored unit, too: a 0 that no parameter moves."""
+    source = 'losses = F.cross_entropy(model(x), y, reduction="none")\nback(losses.sum() / 5)'
+
+    assert units_of(watch(job_server, tmp_path, HEAD + source)) == ([5], [pytest.approx(1)])
+
+
+def test_class_weights_of_a_loss_without_reduction_weigh_its_units(job_server, tmp_path):
+    source = """
+losses = F.cross_entropy(model(x), y.clamp(0), reduction="none", weight=weight)
+back(losses.sum() / weight[y.clamp(0)].sum())
+"""
+
+    assert units_of(watch(job_server, tmp_path, HEAD + source)) == ([1 + 2 + 0.5 + 1 + 1 + 2], [pytest.approx(1)])
+
+
+def units_of(seen):
+    """What the one term of a job's losses counts, and all that its units weigh."""
+    ((term,),) = read_losses([Backward(0, "backward", [], {}, seen.losses)], None).alternatives
+    return term.counts_K.tolist(), term.totals_K.tolist()
+
+
 def test_rows_of_a_table_of_targets_are_sequences(job_server, tmp_path):
     seen = watch(
         job_server,

@@ -247,3 +247,20 @@ scaler.update()
     np.testing.assert_allclose(
         seen.in_order(seen.of("step")[0]) * 1024, seen.in_order(seen.of("backward")[0]), rtol=1e-5, atol=1e-6
     )
+
+
+def test_a_clip_by_a_norm_that_was_computed_before_is_written(job_server, tmp_path):
+    seen = watch(
+        job_server,
+        tmp_path,
+        MODEL
+        + """
+back()
+norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+torch.nn.utils.clip_grads_with_norm_(model.parameters(), 0.01, norm)
+step.step()
+""",
+    )
+
+    (clip,) = seen.of("clip")
+    assert (clip.fields["limit"], clip.fields["norm"] > 0.01) == (0.01, True)

@@ -136,6 +136,25 @@ def test_a_job_that_does_nothing_leaves_no_trace(job_server, tmp_path):
     assert list((tmp_path / "trace").iterdir()) == []
 
 
+def test_a_trace_that_grows_too_large_says_so_and_stops(job_server, tmp_path):
+    seen = watch(
+        job_server,
+        tmp_path,
+        MODEL
+        + """
+from failuremap.audit.capture import recorder
+recorder.TRACE_LIMIT = 1 << 12
+for _ in range(50):
+    step.zero_grad(); back(); step.step()
+""",
+    )
+
+    (note,) = seen.of("note")
+    assert note.fields["text"] == "the trace reached 0 MiB; later steps were not recorded"
+    assert 0 < len(seen.of("step")) < 50
+    assert seen.trace.path.stat().st_size < 1 << 13
+
+
 # ---- nothing is raised into the job
 
 
@@ -262,3 +281,38 @@ torch.distributed.destroy_process_group()
     local = [one.in_order(one.of("backward")[0]) for one in seen]
     for one in seen:
         np.testing.assert_allclose(one.in_order(one.of("step")[0]), local[0] + local[1], rtol=1e-5, atol=1e-7)
+
+
+def test_a_child_that_does_not_train_leaves_its_parents_trace_alone(job_server, tmp_path):
+    seen = watch(
+        job_server,
+        tmp_path,
+        MODEL
+        + """
+back(); step.step()
+child = os.fork()
+if child == 0:
+    capture.finish()
+    os._exit(0)
+os.waitpid(child, 0)
+step.zero_grad(); back(); step.step()
+""",
+    )
+
+    assert (len(seen.of("step")), len(seen.of("end")), seen.trace.torn) == (2, 1, "")
+
+
+def test_workers_of_a_data_loader_leave_their_parents_trace_alone(job_server, tmp_path):
+    seen = watch(
+        job_server,
+        tmp_path,
+        MODEL
+        + """
+from torch.utils.data import DataLoader, TensorDataset
+for a, b in DataLoader(TensorDataset(x, y), batch_size=5, num_workers=2):
+    F.cross_entropy(model(a), b).backward()
+    step.step()
+""",
+    )
+
+    assert (len(seen.of("step")), seen.errors) == (1, [])

@@ -152,7 +152,7 @@ def test_a_view_that_is_not_contiguous_has_the_sketch_of_its_copy(shape, torch, 
 
 def sparse(torch, shape, rows, seed: int = 0):
     values = drawn(torch, (len(rows), *shape[1:]), seed)
-    return torch.sparse_coo_tensor(torch.tensor([rows]), values, shape, check_invariants=True)
+    return torch.sparse_coo_tensor(torch.tensor([rows], dtype=torch.long), values, shape, check_invariants=True)
 
 
 @pytest.mark.parametrize("shape", [(16, 8), (500, 8), (40, 33), (300, 4, 9)], ids=str)
@@ -169,3 +169,8 @@ def test_a_sparse_row_that_is_not_sampled_is_seen_by_the_sums(torch, sketch_of):
     seen = [bool(sketch(sparse(torch, (50_000, 4), [row]))[64:].any()) for row in (0, 1, 777, 49_999)]
 
     assert seen == [True] * 4
+
+
+@pytest.mark.parametrize("shape", [(16, 8), (500, 8), (300, 4, 9)], ids=str)
+def test_a_sparse_tensor_without_any_row_has_a_sketch_of_zeros(shape, torch, sketch_of):
+    assert not sketch_of(shape)(sparse(torch, shape, [])).any()
