@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.judging import with_clips
 from audit.traces import HandJob, Window, of_kind, write_records
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
@@ -405,16 +406,6 @@ def test_a_total_more_than_one_per_cent_off_is_noted(factor, noted, tmp_path):
 
 
 # ---- clipping
-
-
-def with_clips(job: HandJob, folder: Path, norms: list[float]) -> Path:
-    """Writes a job whose ranks clip to 1 before each step, by these norms."""
-    for rank, records in enumerate(job.records()):
-        clip = ({"kind": "clip", "function": "clip_grad_norm_", "norm": norms[rank], "limit": 1.0}, None)
-        for place in reversed(of_kind(records, "step")):
-            records.insert(place, clip)
-        write_records(folder, rank, records)
-    return folder
 
 
 def test_a_clip_of_the_whole_gradient_is_no_factor(tmp_path):

@@ -253,7 +253,7 @@ def test_a_clip_by_a_norm_that_was_computed_before_is_written(job_server, tmp_pa
     seen = watch(
         job_server,
         tmp_path,
-        MODEL
+        SGD
         + """
 back()
 norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])

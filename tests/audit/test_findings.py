@@ -1,0 +1,240 @@
+"""The faults of all steps together: one finding a kind, the right one first, and the mechanisms that fit every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audit.small_traces import numbers, opened, passed, ranks_of, stepped
+from audit.traces import end
+from failuremap.audit.faults import Fault, Judged, Story
+from failuremap.audit.findings import findings, made_equal
+from failuremap.audit.model import Cell
+from failuremap.catalogue.recognise import recognise
+from failuremap.catalogue.signs import Sign
+
+NAMES = frozenset({"a", "b", "c"})
+ACROSS_RANKS = {Sign.UNEQUAL_COUNTS_ACROSS_RANKS, Sign.SINGLE_MICRO_BATCH}
+
+
+def step(number: int, *faults: Fault, names=NAMES, **more) -> Judged:
+    return Judged(number, faults=list(faults), names=frozenset(names), **more)
+
+
+def story(*judged: Judged, ranks=(), promise="mean") -> Story:
+    return Story([], list(ranks), 2, list(judged), "token", promise)
+
+
+def weights(ratio: float = 4.0, **more) -> Fault:
+    told = {"followed": ["mean"], "ratio": ratio, "total": 1.0, "term": "cross_entropy(mean) at train.py:41"}
+    return Fault("weights", set(ACROSS_RANKS), f"{ratio} times.", **{**told, **more})
+
+
+def slugs(finding):
+    return [candidate.slug for candidate in finding.candidates]
+
+
+# ---- one finding a kind
+
+
+def test_no_fault_is_no_finding():
+    assert findings(story(step(1), step(2))) == []
+
+
+def test_a_kind_at_several_steps_is_one_finding_with_its_steps():
+    (only,) = findings(story(step(1, weights()), step(2), step(3, weights())))
+
+    assert only.steps == [1, 3]
+
+
+def test_the_finding_tells_of_its_worst_step():
+    cell = Cell(rank=0, micro_batch=0, share=9.0)
+
+    (only,) = findings(story(step(1, weights(2)), step(2, weights(9, cells=[cell], effect=0.5)), step(3, weights(3))))
+
+    assert (only.sentence, only.ratio, only.cells_step, only.cells, only.effect) == ("9 times.", 9, 2, [cell], 0.5)
+
+
+def test_opposite_signs_are_the_worst_and_no_crash():
+    (only,) = findings(story(step(1, weights(2)), step(2, weights(float("inf")))))
+
+    assert (only.cells_step, only.ratio) == (2, float("inf"))
+
+
+def test_terms_are_findings_of_their_own():
+    first, second = findings(story(step(1, weights(term="a"), weights(term="b"))))
+
+    assert {first.term, second.term} == {"a", "b"}
+
+
+def test_what_is_followed_and_promised_is_said_in_words():
+    (only,) = findings(story(step(1, weights())))
+
+    assert only.promised == "mean over all tokens"
+    assert only.followed == "mean of all contributions' means"
+
+
+def test_a_rule_without_a_name_has_no_candidate_and_no_repair():
+    (only,) = findings(story(step(1, weights(followed=[]))))
+
+    assert (slugs(only), only.followed, only.repair) == ([], "no rule that has a name here", "")
+
+
+def test_a_finding_has_the_repair_of_its_first_candidate():
+    (only,) = findings(story(step(1, weights())))
+
+    (mechanism,) = recognise(["mean"], ACROSS_RANKS)
+    assert (slugs(only), only.repair) == ([mechanism.slug], mechanism.repair)
+
+
+# ---- which finding is first
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_wrong_with_the_way_comes_before_what_is_wrong_with_the_weights(order):
+    kinds = [
+        "nonfinite",
+        "missing rank-missing",
+        "previous-update-added",
+        "same",
+        "clip",
+        "local parameters",
+        "weights",
+    ]
+    faults = [Fault(kind, set(), kind) for kind in kinds]
+
+    found = findings(story(step(1, *faults[::order])))
+
+    assert [finding.sentence for finding in found] == kinds
+
+
+def test_a_kind_without_a_place_comes_last():
+    found = findings(story(step(1, Fault("other parameters", set(), "other"), weights())))
+
+    assert [finding.sentence for finding in found] == ["4.0 times.", "other"]
+
+
+# ---- the mechanisms that fit
+
+
+def test_the_mechanisms_that_fit_at_most_steps_are_the_candidates():
+    odd = weights(followed=["sum"])
+    odd.signs = {Sign.COEFFICIENTS_SUM, Sign.SINGLE_MICRO_BATCH}
+
+    (only,) = findings(story(step(1, weights()), step(2, odd), step(3, weights())))
+
+    assert slugs(only) == [mechanism.slug for mechanism in recognise(["mean"], ACROSS_RANKS)]
+
+
+def test_a_ratio_that_never_changes_is_not_clipping():
+    clipped = {Sign.CLIPPED_BEFORE_REDUCTION}
+    steady = [weights(4.0, followed=[]) for _ in range(4)]
+    changing = [weights(ratio, followed=[]) for ratio in (4.0, 2.0, 3.0, 7.0)]
+    for fault in (*steady, *changing):
+        fault.signs |= clipped
+
+    (still,) = findings(story(*(step(n, fault) for n, fault in enumerate(steady, 1))))
+    (moving,) = findings(story(*(step(n, fault) for n, fault in enumerate(changing, 1))))
+
+    assert (slugs(still), slugs(moving)) == ([], ["clip-in-wrong-place"])
+
+
+def test_two_steps_are_too_few_to_call_a_ratio_steady():
+    faults = [weights(4.0, followed=[]) for _ in range(2)]
+    for fault in faults:
+        fault.signs.add(Sign.CLIPPED_BEFORE_REDUCTION)
+
+    (only,) = findings(story(*(step(n, fault) for n, fault in enumerate(faults, 1))))
+
+    assert slugs(only) == ["clip-in-wrong-place"]
+
+
+# ---- parameters
+
+
+def test_a_fault_of_all_parameters_names_none():
+    (only,) = findings(story(step(1, weights())))
+
+    assert (only.parameters, only.parameter_count) == ([], 3)
+
+
+def test_a_fault_of_some_parameters_names_them():
+    (only,) = findings(story(step(1, Fault("local parameters", set(), "", parameters=["b", "a"]))))
+
+    assert (only.parameters, only.parameter_count) == (["a", "b"], 2)
+
+
+def test_at_most_20_parameters_are_named_and_all_are_counted():
+    names = [f"layer{n:02}" for n in range(30)]
+    fault = Fault("local parameters", set(), "", parameters=names)
+
+    (only,) = findings(story(step(1, fault, names=[*names, "head"])))
+
+    assert (only.parameters, only.parameter_count) == (names[:20], 30)
+
+
+# ---- replicas
+
+
+def test_replicas_that_differ_and_are_equal_again_were_made_equal():
+    assert made_equal(story(step(1), step(2, differing=["a"]), step(3)))
+
+
+@pytest.mark.parametrize("differing", [[[], [], []], [[], ["a"], ["a"]], [["a"], ["a"], ["a"]]], ids=str)
+def test_replicas_that_stay_equal_or_stay_apart_were_not_made_equal(differing):
+    assert not made_equal(story(*(step(n, differing=names) for n, names in enumerate(differing, 1))))
+
+
+def test_other_parameters_that_are_equal_make_nothing_equal():
+    assert not made_equal(story(step(1, names={"a"}, differing=["a"]), step(2, names={"b"})))
+
+
+def test_ranks_that_step_on_their_own_and_are_made_equal_are_no_fault():
+    own = Fault("own-rank-only", {Sign.OWN_RANK_ONLY}, "own")
+    local_sgd = [step(1, own), step(2, own, differing=["a"]), step(3, own)]
+
+    assert findings(story(*local_sgd)) == []
+    assert len(findings(story(*local_sgd[:2]))) == 1
+
+
+def test_replicas_that_differ_from_the_start_are_a_finding_of_their_own():
+    (first, second) = findings(story(step(1, weights(), differing=["a"]), step(2, weights(), differing=["a"])))
+
+    assert (first.steps, first.parameters, slugs(first)) == ([1, 2], ["a"], ["replicas-start-different"])
+    assert second.sentence == "4.0 times."
+
+
+def test_replicas_that_come_apart_later_are_explained_by_another_fault():
+    assert len(findings(story(step(1, weights()), step(2, weights(), differing=["a"])))) == 1
+
+
+def test_replicas_that_come_apart_without_a_reason_are_a_finding():
+    (only,) = findings(story(step(1), step(2, differing=["a", "b"]), step(3, differing=["a", "b"])))
+
+    assert (only.steps, only.parameter_count) == ([2, 3], 2)
+    assert only.sentence == "The ranks no longer hold the same weights from step 2 on: 2 of 3 parameters differ (a, b)."
+
+
+def test_sharded_parameters_that_differ_are_none():
+    assert findings(story(step(1, differing=["a"], unmeasured=["parameters of type DTensor"]))) == []
+
+
+def two_ends(folder, change: float):
+    """Two ranks whose final weights differ by this much in one number of b."""
+    last = np.arange(1, 8, dtype=np.float32)
+    other = last.copy()
+    other[5] += change
+    ends = [(end([0, 1], 1), numbers(*values)) for values in (last, other)]
+    return ranks_of(folder, *([*opened(rank, 2), passed(0), stepped(), ends[rank]] for rank in range(2)))
+
+
+def test_replicas_that_differ_at_the_end_alone_are_a_finding(tmp_path):
+    (only,) = findings(story(step(1), ranks=two_ends(tmp_path, 0.5)))
+
+    assert (only.parameters, only.steps) == (["b"], [])
+    assert only.sentence == "The ranks no longer hold the same weights from step 2 on: 1 of 3 parameters differ (b)."
+
+
+@pytest.mark.parametrize("change", [0.0, 1e-6])
+def test_replicas_that_are_equal_at_the_end_up_to_rounding_are_none(change, tmp_path):
+    assert findings(story(step(1), ranks=two_ends(tmp_path, change))) == []

@@ -1,0 +1,300 @@
+"""The weights of one step: laws of shares, clipping undone, each term for itself, and what was not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audit.judging import (
+    EVEN,
+    UNEVEN,
+    combined,
+    judged_in,
+    kinds,
+    last,
+    share_of_all,
+    shares,
+    silent,
+    the_fault,
+    with_clips,
+    with_losses,
+    zeroed,
+)
+from audit.traces import HandJob, loss
+from failuremap.audit import diagnose
+from failuremap.audit.shares import even_enough
+from failuremap.catalogue.signs import Sign
+
+# ---- laws
+
+
+def test_means_of_unlike_counts_are_as_uneven_as_the_counts(tmp_path):
+    fault = the_fault(last(HandJob(UNEVEN), tmp_path))
+
+    assert (fault.kind, fault.ratio, fault.total) == ("weights", pytest.approx(4), pytest.approx(1))
+    assert [round(cell.share, 4) for cell in fault.cells] == [0.625, 0.8333, 2.5, 1.25]
+    assert fault.term == "cross_entropy(mean) at train.py:41"
+    assert "mean" in fault.followed
+
+
+def test_equal_weights_are_no_fault(tmp_path):
+    judged = last(HandJob(UNEVEN, combined(1), share_of_all), tmp_path)
+
+    assert (silent(judged), shares(judged), judged.notes) == (True, [1, 1, 1, 1], [])
+
+
+def test_the_order_of_micro_batches_does_not_matter(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir(), other.mkdir()
+
+    first = the_fault(last(HandJob([[400, 100]]), one))
+    second = the_fault(last(HandJob([[100, 400]]), other))
+
+    assert first.ratio == pytest.approx(second.ratio)
+    assert shares_of(first) == pytest.approx(shares_of(second)[::-1])
+
+
+def shares_of(fault):
+    return [cell.share for cell in fault.cells]
+
+
+@pytest.mark.parametrize("scale", [0.25, 1.0, 40.0])
+def test_a_factor_on_the_loss_changes_no_ratio(scale, tmp_path):
+    fault = the_fault(last(HandJob(UNEVEN, scale=lambda counts: np.full_like(counts, scale)), tmp_path))
+
+    assert (fault.ratio, fault.total) == (pytest.approx(4), pytest.approx(scale))
+
+
+def test_a_contribution_split_in_two_changes_no_weight(tmp_path):
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    whole.mkdir(), split.mkdir()
+
+    first = last(HandJob([[400], [100]], combined(1), share_of_all), whole)
+    second = last(HandJob([[150, 250], [50, 50]], combined(1), share_of_all), split)
+
+    assert (silent(first), silent(second)) == (True, True)
+    assert (shares(first), shares(second)) == ([1, 1], [1, 1, 1, 1])
+
+
+def test_a_contribution_of_no_unit_that_weighs_nothing_changes_nothing(tmp_path):
+    job = HandJob([[300], [100], [0]], combined([[0.75], [0.25], [0]]), gradients=zeroed(2))
+
+    judged = last(job, tmp_path)
+
+    assert silent(judged)
+    assert [cell.share for cell in judged.cells[:2]] == [pytest.approx(1)] * 2
+    assert judged.cells[2].share is None
+
+
+def test_a_contribution_of_no_unit_that_takes_a_share_is_a_fault(tmp_path):
+    fault = the_fault(last(HandJob([[300], [100], [0]], combined(1 / 3), gradients=zeroed(2)), tmp_path))
+
+    assert Sign.EMPTY_CONTRIBUTION in fault.signs
+
+
+def test_the_effect_is_nothing_where_weights_are_right_up_to_a_total(tmp_path):
+    fault = the_fault(last(HandJob([[300]] * 3, combined(1)), tmp_path))
+
+    assert (fault.kind, fault.effect) == ("total", pytest.approx(2))
+
+
+def test_uneven_weights_have_an_effect_between_nothing_and_all(tmp_path):
+    fault = the_fault(last(HandJob(UNEVEN), tmp_path))
+
+    assert 0.1 < fault.effect < 1
+
+
+# ---- the total
+
+
+@pytest.mark.parametrize(("counts", "coefficient", "sign"), [
+    ([[300]] * 3, 1, Sign.COEFFICIENTS_SUM),
+    ([[300]] * 3, 1 / 3, Sign.COEFFICIENTS_MEAN),
+    ([[300]] * 3, 1 / 9, Sign.COEFFICIENTS_MEAN_TWICE),
+])  # fmt: skip
+def test_coefficients_that_have_a_name_are_a_sign(counts, coefficient, sign, tmp_path):
+    scale = 3 if sign is Sign.COEFFICIENTS_MEAN else 1
+    job = HandJob(counts, combined(coefficient), lambda table: np.full_like(table, scale))
+
+    signs = the_fault(last(job, tmp_path)).signs
+
+    assert signs & {Sign.COEFFICIENTS_SUM, Sign.COEFFICIENTS_MEAN, Sign.COEFFICIENTS_MEAN_TWICE} == {sign}
+
+
+def test_a_factor_without_a_name_is_a_note_and_shares_are_against_the_average(tmp_path):
+    judged = last(HandJob(EVEN, combined(0.37 / 4)), tmp_path)
+
+    assert (silent(judged), judged.factor, shares(judged)) == (True, pytest.approx(0.37), [1, 1, 1, 1])
+    assert len(judged.notes) == 1
+
+
+def test_a_sum_is_no_fault_where_it_is_promised(tmp_path):
+    counts = [[300], [100]]
+    job = HandJob(counts, combined(1), lambda table: table)
+
+    assert silent(last(job, tmp_path, promise="sum"))
+
+
+def test_a_mean_is_a_fault_where_a_sum_is_promised(tmp_path):
+    job = HandJob([[300], [100]], combined(0.5), lambda table: table)
+
+    fault = the_fault(last(job, tmp_path, promise="sum"))
+
+    assert (fault.kind, fault.total) == ("total", pytest.approx(0.5))
+
+
+def test_the_one_contribution_that_is_a_sum_is_a_plain_sum_and_no_fault(tmp_path):
+    judged = last(HandJob([[300]], combined(1), lambda table: table), tmp_path)
+
+    assert (judged.plain_sum, judged.faults) == (True, [])
+    assert judged.notes == ["The update is the sum over all tokens, not the mean (--promise sum, if a sum is meant)."]
+
+
+def test_a_window_shorter_than_the_usual_one_is_a_sign(tmp_path):
+    job = HandJob([[300, 300]], combined(1), lambda table: np.full_like(table, 1 / 4))
+
+    assert Sign.SHORT_WINDOW in the_fault(last(job, tmp_path, full_window=4)).signs
+
+
+def test_a_full_window_is_not_short(tmp_path):
+    job = HandJob([[300, 300]], combined(1), lambda table: np.full_like(table, 1 / 4))
+
+    assert Sign.SHORT_WINDOW not in the_fault(last(job, tmp_path, full_window=2)).signs
+
+
+# ---- clipping
+
+
+def test_a_common_clip_is_taken_out_of_the_weights(tmp_path):
+    folder = with_clips(HandJob(UNEVEN, combined(0.25), share_of_all), tmp_path, [4.0, 4.0])
+
+    judged = judged_in(folder)[-1]
+
+    assert (silent(judged), shares(judged), judged.notes) == (True, [1, 1, 1, 1], [])
+
+
+def test_a_common_clip_hides_no_uneven_weights(tmp_path):
+    folder = with_clips(HandJob(UNEVEN, combined(0.25 / 4)), tmp_path, [4.0, 4.0])
+
+    assert the_fault(judged_in(folder)[-1]).ratio == pytest.approx(4)
+
+
+def test_a_norm_below_the_limit_clips_nothing(tmp_path):
+    folder = with_clips(HandJob(UNEVEN, combined(1), share_of_all), tmp_path, [0.5, 0.2])
+
+    assert silent(judged_in(folder)[-1])
+
+
+def test_own_clips_of_each_rank_that_reach_the_update_are_a_fault(tmp_path):
+    folder = with_clips(HandJob([[300], [300]], combined([[0.5 / 4], [0.5 / 2]])), tmp_path, [4.0, 2.0])
+
+    fault = the_fault(judged_in(folder)[-1])
+
+    assert (fault.kind, Sign.CLIPPED_BEFORE_REDUCTION in fault.signs) == ("clip", True)
+
+
+def test_own_clips_that_do_not_reach_the_update_are_a_note(tmp_path):
+    folder = with_clips(HandJob([[300], [300]], combined(0.5)), tmp_path, [4.0, 2.0])
+
+    judged = judged_in(folder)[-1]
+
+    assert judged.faults == []
+    assert "the ranks, or the micro-batches, were clipped by different norms" in judged.notes
+
+
+# ---- several terms, and losses that were not seen
+
+
+def add_term(share: float, count: float):
+    def change(fields):
+        fields["losses"].append(loss(count, share, site="train.py:50", function="mse_loss"))
+
+    return change
+
+
+def test_a_second_term_of_another_weight_is_no_fault(tmp_path):
+    folder = with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, add_term(0.01, 300))
+
+    judged = judged_in(folder)[-1]
+
+    assert (judged.faults, judged.doubts, shares(judged)) == ([], [], [1, 1])
+    assert judged.notes[0].startswith("mse_loss(mean) at train.py:50: the total weight is 0.01")
+
+
+def test_a_second_term_is_judged_for_itself(tmp_path):
+    def change(fields):
+        count = fields["losses"][0]["count"]
+        fields["losses"] = [loss(300, 1.0), loss(count, 0.01, site="train.py:50", function="mse_loss")]
+
+    folder = with_losses(HandJob([[400], [100]], combined(0.5)), tmp_path, change)
+
+    fault = the_fault(judged_in(folder)[-1])
+
+    assert (fault.term, fault.ratio) == ("mse_loss(mean) at train.py:50", pytest.approx(4))
+
+
+def test_without_a_loss_the_coefficients_alone_are_shown(tmp_path):
+    judged = judged_in(with_losses(HandJob(EVEN), tmp_path, lambda fields: fields.update(losses=[])))[-1]
+
+    assert [round(cell.coefficient, 6) for cell in judged.cells] == [0.25] * 4
+    assert [cell.share for cell in judged.cells] == [None] * 4
+    assert len(judged.unmeasured) == 1
+
+
+def test_a_part_that_was_not_seen_leaves_uneven_weights_a_fault(tmp_path):
+    folder = with_losses(HandJob(UNEVEN), tmp_path, lambda fields: fields.update(unseen=["PowBackward0"]))
+
+    judged = judged_in(folder)[-1]
+
+    assert (kinds(judged), len(judged.unmeasured)) == (["weights"], 1)
+
+
+def test_a_part_that_was_not_seen_leaves_the_total_open(tmp_path):
+    job = HandJob([[300]] * 3, combined(1))
+
+    judged = judged_in(with_losses(job, tmp_path, lambda fields: fields.update(unseen=["PowBackward0"])))[-1]
+
+    assert (kinds(judged), len(judged.unmeasured)) == ([], 1)
+
+
+def test_units_that_the_script_weighs_itself_are_a_doubt_and_no_fault(tmp_path):
+    def own(fields):
+        fields["losses"][0].update(reduction="none", nonzero=300, smallest=0.1, largest=0.9)
+
+    judged = judged_in(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, own))[-1]
+
+    assert (judged.faults, len(judged.doubts)) == ([], 1)
+    assert "tokens weigh differently inside one micro-batch, by the script's own weights" in judged.doubts[0]
+
+
+# ---- how sure
+
+
+@pytest.mark.parametrize(
+    ("error", "steps", "enough"),
+    [(0.001, 1, True), (0.003, 1, False), (0.003, 4, True), (0.02, 4, False), (0, 0, True)],
+)
+def test_errors_are_small_enough_over_enough_steps(error, steps, enough):
+    assert even_enough(error, steps) is enough
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.3, -1.0])
+@pytest.mark.parametrize("counts", [[[300], [300]], [[300], [100]]], ids=str)
+def test_proportional_gradients_cannot_be_told_apart(counts, factor, tmp_path):
+    def proportional(gradients, _):
+        gradients[1] = factor * gradients[0]
+        return gradients
+
+    verdict = diagnose(HandJob(counts, gradients=proportional).write(tmp_path))
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert "too much alike to tell their coefficients apart" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("difference", [1e-6, 1e-7])
+def test_nearly_proportional_gradients_are_never_called_right(difference, tmp_path):
+    def nearly(gradients, _):
+        gradients[1] = 2 * gradients[0] + difference * gradients[1]
+        return gradients
+
+    assert diagnose(HandJob([[300], [100]], gradients=nearly).write(tmp_path)).outcome != "right"
