@@ -127,10 +127,15 @@ class Outcome:
 
     @property
     def as_expected(self) -> bool:
-        """The outcome is one of the case's, and a wrong job is named by one of the case's mechanisms."""
+        """The outcome is one of the case's, and what a wrong job is called is what was planted."""
         if self.outcome not in self.case.outcomes:
             return False
-        return self.outcome != "wrong" or not self.case.slugs or bool(set(self.slugs) & set(self.case.slugs))
+        if self.outcome != "wrong":
+            return True
+        named, expected = set(self.slugs), self.case.slugs
+        if not expected:
+            return not named
+        return named <= set(expected) and (expected[0] in named if self.case.planted else bool(named))
 
 
 def audit_case(server: JobServer, case: Case, seed: int = 0) -> Outcome:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.harness import JOBS, JobServer, weights_differ
+from audit.harness import JOBS, JobServer, Outcome, weights_differ
 from jobs.expectations import CASES, Case
 
 pytestmark = pytest.mark.torch
@@ -78,6 +78,32 @@ def test_every_script_has_a_case() -> None:
 
 def test_case_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize(
+    ("row", "outcome", "named", "good"),
+    [
+        ({}, "wrong", ["a"], True),
+        ({}, "wrong", ["b", "a"], True),
+        ({}, "wrong", ["b"], False),
+        ({}, "wrong", ["a", "c"], False),
+        ({}, "wrong", [], False),
+        ({}, "right", [], False),
+        ({"planted": False}, "wrong", ["b"], True),
+        ({"planted": False}, "wrong", [], False),
+        ({"planted": False}, "wrong", ["c"], False),
+        ({"slugs": ()}, "wrong", [], True),
+        ({"slugs": ()}, "wrong", ["a"], False),
+        ({"outcomes": ("right",)}, "right", [], True),
+        ({"outcomes": ("right",)}, "wrong", ["a"], False),
+    ],
+)
+def test_a_verdict_is_as_expected_where_the_planted_mechanism_is_named_and_no_other(row, outcome, named, good) -> None:
+    case = Case(
+        **{"name": "", "script": "", "args": "", "nproc": 1, "outcomes": ("wrong",), "slugs": ("a", "b"), **row}
+    )
+
+    assert Outcome(case, 0, outcome, tuple(named), "", 0.0).as_expected is good
 
 
 def checked() -> list[object]:

@@ -10,12 +10,22 @@ from jobs.expectations import CASES, Case
 pytestmark = pytest.mark.torch
 
 
-def is_slow(case: Case) -> bool:
-    """Three ranks and more on two cores, and scripts that start Python anew."""
-    return case.slow or case.nproc is None or case.nproc > 2
+def representatives() -> set[str]:
+    """The first row of each script that is right, that is wrong, and of each mechanism; on three ranks at most.
+
+    The other rows repeat these with other options, and are slow together.
+    """
+    found: dict[object, str] = {}
+    for case in CASES:
+        if case.slow or case.nproc is None or case.nproc > 3:
+            continue
+        for kind in ((case.script, case.outcomes), case.slugs[:1]):
+            found.setdefault(kind, case.name)
+    return set(found.values())
 
 
-PARAMS = [pytest.param(c, id=c.name, marks=pytest.mark.slow if is_slow(c) else ()) for c in CASES]
+QUICK = representatives()
+PARAMS = [pytest.param(c, id=c.name, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
 
 
 @pytest.mark.parametrize("case", PARAMS)
@@ -23,3 +33,11 @@ def test_verdict(job_server: JobServer, case: Case) -> None:
     got = audit_case(job_server, case)
 
     assert got.as_expected, f"{got.outcome} {got.slugs}: {got.sentence}; expected {case.outcomes} {case.slugs}"
+
+
+def test_the_quick_rows_hold_every_script_and_every_mechanism() -> None:
+    quick = [case for case in CASES if case.name in QUICK]
+
+    assert {case.script for case in quick} | {"regression_spawn.py"} == {c.script for c in CASES}
+    assert {case.slugs[:1] for case in quick} == {case.slugs[:1] for case in CASES}
+    assert len(quick) < 80

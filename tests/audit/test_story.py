@@ -224,7 +224,11 @@ OTHER_SIZES = {
     "too many weights": [PASSED, (step(0, [0]), np.ones(9, np.float32))],
     "too few final weights": [PASSED, STEPPED, (end([0], 1), np.ones(3, np.float32))],
     "final weights of an unknown parameter": [PASSED, STEPPED, (end([5], 1), FOUR)],
-    "too little before a clip by value": [PASSED, ({"kind": "value-clip", "parameters": [0]}, FOUR[:2]), STEPPED],
+    "too little before a clip by value": [
+        PASSED,
+        ({"kind": "value-clip", "parameters": [0], "limit": 1.0}, FOUR[:2]),
+        STEPPED,
+    ],
     "a clip without its limit": [PASSED, ({"kind": "clip", "norm": 3.0}, None), STEPPED],
     "a count that is no number": [(backward(0, [0], [{**loss(3), "count": "many"}]), FOUR)],
     "a scale that is no number": [(backward(0, [0], [{**loss(3), "scale": "half"}]), FOUR)],

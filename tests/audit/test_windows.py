@@ -155,7 +155,7 @@ def test_without_own_hooks_nothing_is_altered(tmp_path):
 
 
 def test_what_was_taken_before_a_clip_by_value_stands_for_the_update(tmp_path):
-    before = ({"kind": "value-clip", "parameters": [0]}, numbers(9, 9, 9, 9))
+    before = ({"kind": "value-clip", "parameters": [0], "limit": 1.0}, numbers(9, 9, 9, 9))
 
     (only,) = steps_of(tmp_path, [*opened(), passed(0), before, stepped()])
 
