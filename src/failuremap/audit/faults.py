@@ -63,6 +63,11 @@ class Judged:
     equal_counts: bool = False
     factor: float | None = None
     """What the whole update is multiplied by, where that is the script's own affair."""
+    main_term: str = ""
+    unit_count: float = 0.0
+    """Units of the main term."""
+    norm: float | None = None
+    """Length of the update."""
     plain_sum: bool = False
     """The one contribution is a sum over its units, where a mean was promised."""
     weights_equal: bool | None = None

@@ -55,7 +55,7 @@ def made_equal(story: Story) -> bool:
     """Whether replicas that differed before a step were equal again before a later one, as local SGD makes them."""
     apart: set[str] = set()
     for step in story.judged:
-        if apart & step.names and not step.differing:
+        if apart & step.names and step.weights_equal:
             return True
         apart |= set(step.differing)
     return False
@@ -98,7 +98,16 @@ def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
     by_slug = {mechanism.slug: mechanism for mechanisms in per_step for mechanism in mechanisms}
     times = Counter(mechanism.slug for mechanisms in per_step for mechanism in mechanisms)
     most = max(times.values(), default=0)
-    return [by_slug[slug] for slug, count in sorted(times.items()) if count == most]
+    fitting = [by_slug[slug] for slug, count in sorted(times.items()) if count == most]
+    return _of_short_windows(story, faults, fitting)
+
+
+def _of_short_windows(story: Story, faults: Sequence[Fault], fitting: list[Mechanism]) -> list[Mechanism]:
+    """Where full windows are right and short ones are wrong, what would show in full ones too is excluded."""
+    short = [mechanism for mechanism in fitting if any(Sign.SHORT_WINDOW in signs for signs in mechanism.signs)]
+    full = max(step.micro_batch_count for step in story.judged)
+    right = any(step.micro_batch_count == full and not step.faults for step in story.judged)
+    return short if short and right and all(Sign.SHORT_WINDOW in fault.signs for fault in faults) else fitting
 
 
 def _steady(ratios: Sequence[float | None]) -> bool:

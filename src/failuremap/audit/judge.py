@@ -36,7 +36,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if not step.keys:
         judged.unmeasured.append("no gradient of the stepped parameters came through autograd")
         return judged
-    judged.missing_ranks = step.missing_ranks
+    judged.missing_ranks, judged.norm = step.missing_ranks, step.parts[0].norm
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         return judged
@@ -339,10 +339,17 @@ def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> N
 
 
 def _judge_same(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
+    """Contributions that are equal: of several ranks on the same targets a fault, of one rank a thing to know."""
     keys, backwards = fitted.step.keys, fitted.step.backwards
-    ranks = len(fitted.step.ranks)
-    shared = [members for members in fitted.same if len({keys[k][0] for k in members}) == ranks > 1]
-    if shared and sum(len(members) for members in shared) == len(keys):
-        prints = [backwards[k].fingerprints for k in shared[0]]
-        same_targets = bool(prints[0]) and all(found == prints[0] for found in prints)
-        judged.faults.append(Fault("same", signs | {Sign.SAME_CONTRIBUTIONS}, words.same_data(same_targets)))
+    for members in fitted.same:
+        ranks = sorted({keys[k][0] for k in members})
+        prints = {backwards[k].fingerprints for k in members}
+        same_targets = len(prints) == 1 and prints != {frozenset()}
+        everywhere = len(ranks) == len(fitted.step.ranks) > 1
+        if len(ranks) > 1 and (same_targets or everywhere):
+            sentence = words.same_data(ranks if not everywhere else [], same_targets)
+            judged.faults.append(Fault("same", signs | {Sign.SAME_CONTRIBUTIONS}, sentence))
+            return
+        if len(ranks) == 1 and same_targets:
+            judged.doubts.append(words.batch_repeated(len(members)))
+            return

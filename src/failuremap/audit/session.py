@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from failuremap.audit import launch
 from failuremap.audit.model import Verdict
+from failuremap.audit.trace import read_folder
 from failuremap.errors import TraceError
 
 Promise = Literal["mean", "sum"]
@@ -29,11 +31,30 @@ def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Pro
     """Diagnose the trace of a job that has ended; a script that failed outranks whatever the trace says."""
     verdict = _diagnose(job.trace_dir, unit, promise)
     told: dict[str, Any] = {"script": shlex.join(job.argv), "script_exit_code": ending.exit_code}
-    if ending.failed:
+    if ending.failed and _only_aborted_at_exit(job.trace_dir, ending):
+        note = f"{ending.sentence} when its training had ended and its interpreter shut down (Gloo's threads do that)"
+        told["notes"] = [*verdict.notes, note]
+    elif ending.failed:
         notes = [f"Until then: {verdict.sentence}", *verdict.notes]
         sentence = f"{ending.sentence[0].upper()}{ending.sentence[1:]}."
         told |= {"outcome": "script failed", "sentence": sentence, "notes": notes}
     return verdict.model_copy(update=told)
+
+
+def _only_aborted_at_exit(folder: Path, ending: launch.Ending) -> bool:
+    """Whether all ranks came to the end of their traces, and some were aborted after that, in the teardown.
+
+    Threads of Gloo that are still there when Python shuts down end in "terminate called without an active exception",
+    with and without an audit.
+    """
+    aborted = not (ending.timed_out or ending.interrupted) and set(ending.exit_codes) <= {0, -signal.SIGABRT}
+    if not aborted:
+        return False
+    try:
+        traces = read_folder(folder)
+    except TraceError:
+        return False
+    return bool(traces) and all(trace.end is not None for trace in traces)
 
 
 def without_ranks(verdict: Verdict, missing: Sequence[int], folder: Path, seconds: float) -> Verdict:

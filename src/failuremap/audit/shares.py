@@ -49,10 +49,12 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
         seen = (len(readings.unseen), len(scene.fitted.step.keys))
         judged.unmeasured.append(words.part_not_seen(*seen, readings.unseen_operations))
     tries = [_weighed(judged, scene, way) for way in readings.alternatives]
-    chosen = next((found for found in tries if not found.faults and not found.doubts), tries[0])
+    chosen = next((found for found in tries if not (found.faults or found.doubts or found.unexplained)), tries[0])
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
+    judged.main_term, judged.unit_count = chosen.main_term, chosen.unit_count
+    judged.unexplained += chosen.unexplained
     judged.doubts += chosen.doubts
     judged.notes += chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
@@ -105,13 +107,13 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
     keys = scene.fitted.step.keys
     balances = [Balance(term, keys, main.coefficients_K, main.errors_K, main.live_K, promise) for term in terms]
     heaviest = max(balances, key=lambda balance: (int(balance.term.has_K.sum()), abs(balance.total)))
-    found.cells = heaviest.cells()
+    found.cells, found.main_term, found.unit_count = heaviest.cells(), heaviest.term.name, heaviest.unit_count
     counts = heaviest.term.counts_K[heaviest.term.has_K]
     found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
     for balance in balances:
         found.relative_error = max(found.relative_error, balance.relative_error)
         if balance.term.spread > ALIKE:
-            found.doubts.append(words.own_weights(balance.term, scene.asked))
+            found.unexplained.append(words.own_weights(balance.term, scene.asked))
         else:
             _judge_balance(found, balance, scene, alone=len(balances) == 1, shown=balance is heaviest)
     return found
@@ -120,6 +122,9 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
 def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool, shown: bool) -> None:
     if not np.isfinite(balance.relative_error) or balance.relative_error * 5 > HOPELESS:
         found.doubts.append(words.not_separable(balance))
+        return
+    if not balance.term.total_known:
+        found.unexplained.append(words.scale_not_seen())
         return
     if scene.main.signs:  # what is missing has been said; the rest of the weights follows from it
         return

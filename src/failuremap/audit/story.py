@@ -67,6 +67,8 @@ class Part:
     absent: list[str]
     unwatched: list[str]
     clips: list[dict[str, Any]]
+    norm: float | None
+    """Length of the whole update."""
     discarded: set[int] = field(default_factory=set)
 
     @property
@@ -135,7 +137,7 @@ class _Story:
         self.pending: dict[int, Backward] = {}
         self.waiting: dict[int, set[int]] = {}
         self.clips: list[dict[str, Any]] = []
-        self.before_clip: list[Chunk] = []
+        self.before_clip: list[tuple[float, Chunk]] = []
         self.parts: list[Part] = []
         self.notes: list[str] = []
         self.final: Chunk | None = None
@@ -176,7 +178,7 @@ class _Story:
         self.clips.append({**fields, "after": self.last_backward})
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        self.before_clip.append(Chunk(tuple(fields["parameters"]), payload))
+        self.before_clip.append((fields["limit"], Chunk(tuple(fields["parameters"]), payload)))
 
     def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         self.notes.append(str(fields["text"]))
@@ -190,16 +192,25 @@ class _Story:
         numbers = sorted(set().union(*(self.waiting.pop(id, set()) for id in ids)))
         part = Part(
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
-            [Chunk(ids, payload[:update_size]), *self._taken_before_clip(ids)],
+            [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
             [Chunk(ids, payload[update_size:], fields["weights"] == "sketch")],
-            fields["absent"], fields["unwatched"], self.clips,
+            fields["absent"], fields["unwatched"], self.clips, fields.get("norm"),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
             self._append(part)
 
-    def _taken_before_clip(self, ids: tuple[int, ...]) -> list[Chunk]:
-        return [chunk for chunk in self.before_clip if set(chunk.ids) <= set(ids)]
+    def _before_clip(self, update: Chunk) -> list[Chunk]:
+        """What stood before a clip by value, for the parameters whose update is just that, clipped."""
+        after = dict(self._by_parameter(update))
+        found = []
+        for limit, chunk in self.before_clip:
+            for id, numbers in self._by_parameter(chunk):
+                sampled = self.parameters[id].coordinates
+                clipped = np.clip(numbers[:sampled], -limit, limit)
+                if id in after and np.allclose(after[id][:sampled], clipped, rtol=1e-5, atol=0):
+                    found.append(Chunk((id,), numbers))
+        return found
 
     def _repeats(self, part: Part) -> bool:
         """An optimizer inside another one steps on the very gradients that the outer one has stepped on."""
@@ -224,6 +235,7 @@ class _Story:
             return
         last.updates += part.updates
         last.weights += part.weights
+        last.norm = None if last.norm is None or part.norm is None else float(np.hypot(last.norm, part.norm))
         last.absent, last.unwatched, last.clips = (
             last.absent + part.absent,
             last.unwatched + part.unwatched,

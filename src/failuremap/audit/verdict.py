@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from failuremap.audit import words
+from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
 from failuremap.audit.findings import findings, made_equal
 from failuremap.audit.judge import judge
@@ -38,13 +39,20 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
             sentence=words.NOTHING,
             unit=unit or "token",
             promise=promise,
-            reasons=["no process of the job recorded anything: no gradient and no optimizer step was seen"],
+            reasons=_not_started(Path(folder)),
         )
     ranks = [read_rank(trace) for trace in traces]
     world_size = int(traces[0].header["world_size"])
     noun = unit or _noun(ranks, str(traces[0].header.get("unit", "token")))
     judged = _judge_all(ranks, world_size, Asked(unit, noun, promise, _full_window(ranks)))
     return _verdict(Story(traces, ranks, world_size, judged, noun, promise))
+
+
+def _not_started(folder: Path) -> list[str]:
+    """Why no process recorded anything."""
+    told = sorted({path.read_text(errors="replace")[:300] for path in folder.glob("not-started-*.txt")})
+    nothing = "no process of the job recorded anything: no gradient and no optimizer step was seen"
+    return [f"capture did not start in a process of the job: {why}" for why in told] or [nothing]
 
 
 def _noun(ranks: list[Rank], guess: str) -> str:
@@ -121,6 +129,7 @@ def _reasons(story: Story) -> list[str]:
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
     reasons += _counted(story, (reason for step in story.judged for reason in step.unexplained))
     reasons += _skipped(story)
+    reasons += judge_factors(story)[0]
     doubtful = [step for step in story.judged if step.doubts]
     if len(doubtful) * 2 > len(story.judged):
         reasons += _counted(story, (reason for step in doubtful for reason in step.doubts))
@@ -169,9 +178,14 @@ def _own_failures(story: Story) -> list[str]:
 
 def _notes(story: Story) -> list[str]:
     """What a reader should know and what accuses nobody."""
-    notes = _counted(story, (note for step in story.judged for note in step.notes))
+    notes = _counted(story, (note for step in story.judged for note in step.notes)) + judge_factors(story)[1]
     clear = [step for step in story.judged if not step.faults and not step.doubts and step.cells]
-    if clear and all(step.equal_counts for step in clear) and len(clear[0].cells) > 1:
+    if (
+        clear
+        and len(clear) == len(story.judged)
+        and all(step.equal_counts for step in clear)
+        and len(clear[0].cells) > 1
+    ):
         notes.append(words.equal_counts(story.noun))
     doubtful = [step for step in story.judged if step.doubts]
     if doubtful and len(doubtful) * 2 <= len(story.judged):

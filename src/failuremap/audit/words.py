@@ -175,10 +175,23 @@ def unexplained(names: list[str], count: int, hooks: list[str]) -> str:
     )
 
 
-def same_data(same_targets: bool) -> str:
-    """Equal gradients on all ranks."""
-    return "All ranks compute the same gradient" + (
-        ", on the same targets: they train on the same data." if same_targets else "."
+def same_data(ranks: list[int], same_targets: bool) -> str:
+    """Equal gradients on several ranks; [] for all of them."""
+    who = f"Ranks {', '.join(map(str, ranks))}" if ranks else "All ranks"
+    why = ", on the same targets: they train on the same data" if same_targets else ""
+    return f"{who} compute the same gradient{why}."
+
+
+def batch_repeated(times: int) -> str:
+    """One batch went backward several times in a window."""
+    return f"one batch goes backward {times} times in a window, so its units count {times} times"
+
+
+def scale_not_seen() -> str:
+    """count(n) without anything to read the scale from."""
+    return (
+        "failuremap.count(n) says how many units there are, but not what they weigh: "
+        "give the loss, too, before it is scaled: failuremap.count(n, loss), or mark failuremap.unit_losses(losses)"
     )
 
 
@@ -251,6 +264,27 @@ def right(noun: str, promise: str, factor: float | None) -> str:
     if factor is not None:
         return f"Every {noun} weighs the same; the script has a factor of its own on the update ({number(factor)})."
     return f"Every {noun} weighs the same: the update is the {promise} over all {noun}s."
+
+
+def clipped_by_hand(norm: float, steps: int) -> str:
+    """A factor that keeps the norm at a limit."""
+    return f"the update is clipped to a norm of {number(norm)} by the script itself ({steps} steps)"
+
+
+def fixed_divisor(weight: float, noun: str) -> str:
+    """A sum over a constant."""
+    return (
+        f"every {noun} weighs {number(weight)} at every step, however many there are: the update is a sum over all "
+        f"{noun}s divided by something fixed, not their mean; if that is meant, audit with --promise sum"
+    )
+
+
+def changing_factor(least: float, most: float, noun: str) -> str:
+    """A factor with a course that nothing explains."""
+    return (
+        f"all {noun}s of a step weigh the same, but together {number(least)} to {number(most)} of the mean, from step "
+        "to step; usual causes: a denominator that counts other units than the loss, a loss weight that changes"
+    )
 
 
 def too_coarse(error: float) -> str:

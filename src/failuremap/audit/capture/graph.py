@@ -7,7 +7,9 @@ What is met instead is a term that no watched loss function made.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,16 +35,27 @@ def mark(loss: Tensor) -> None:
         metadata[_MARK] = True
 
 
-def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
-    """Names of the operations by which backward leaves the arithmetic around the losses; [] if all terms were seen.
+@dataclass
+class Terms:
+    """What backward meets on its way from the loss into the model."""
+
+    unseen: list[str]
+    """Operations by which it leaves the arithmetic around the losses without having met a marked one."""
+    reductions: list[Any]
+    """Nodes that sum or average, met first on a way that meets no marked loss."""
+
+
+def terms(roots: Iterable[Tensor]) -> Terms:
+    """Follows the graph from where backward starts; no operation is unseen if all terms were.
 
     A term on the parameters alone (weight decay written into the loss) ends in the parameters and is no unseen term.
     """
     found: set[str] = set()
-    stack: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+    reductions: list[Any] = []
+    stack: list[tuple[Any, bool]] = [(root.grad_fn, False) for root in roots if root.grad_fn is not None]
     visited: set[Any] = set()
     while stack and len(visited) < _NODE_LIMIT:
-        node = stack.pop()
+        node, reduced = stack.pop()
         if node in visited:
             continue
         visited.add(node)
@@ -52,8 +65,34 @@ def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
         if name not in _ARITHMETIC:
             found.add(name)
             continue
-        stack.extend(following for following, _ in node.next_functions if following is not None)
-    return sorted(found)
+        if name in ("Sum", "Mean") and not reduced:
+            reductions.append(node)
+        reduces = reduced or name in ("Sum", "Mean")
+        stack.extend((following, reduces) for following, _ in node.next_functions if following is not None)
+    return Terms(sorted(found), reductions)
+
+
+def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
+    """Names of the operations by which backward leaves the arithmetic around the losses; [] if all terms were seen."""
+    return terms(roots).unseen
+
+
+def _read_scale(recorder: Recorder, reduction: Any) -> None:
+    """Where the script has said how many units there are: what one weighs is what reaches the one sum over them."""
+    units = sum(recorder.counts)
+    mean = reduction.name().startswith("Mean")
+    elements = math.prod(reduction._saved_self_sym_sizes) if mean else 1
+    recorder.counts = []
+
+    def arrived(gradients: tuple[Tensor, ...]) -> None:
+        try:
+            scale = gradients[0].detach().double().sum() / elements
+            event = {"function": "count", "reduction": "sum", "count": units, "scale": scale}
+            recorder.on_loss({**event, "site": "failuremap.count", "place": ""})
+        except Exception as error:
+            recorder.note_error("on_loss", error)
+
+    reduction.register_prehook(arrived)
 
 
 def install(recorder: Recorder) -> None:
@@ -83,7 +122,10 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
         if recorder.depth == 0:
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
-            unseen = unseen_terms(root for root in listed if isinstance(root, Tensor))
+            met = terms(root for root in listed if isinstance(root, Tensor))
+            unseen = met.unseen
+            if recorder.counts and len(met.reductions) == 1:
+                _read_scale(recorder, met.reductions[0])
             path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)

@@ -30,12 +30,12 @@ def unit_losses(losses: L) -> L:
 
 
 def count(units: int, loss: Any = None) -> None:
-    """Says that the loss is a mean over `units` units.
+    """Says that the loss of the next backward counts `units` units.
 
     Args:
-        units: How many units (tokens, examples) the mean is over; 0 or more.
-        loss: The mean itself, before it is scaled and backward starts. Without it the scale that reaches the mean stays
-            unknown: units can be compared with each other, the total weight cannot be judged.
+        units: How many units (tokens, examples) the loss sums or averages; 0 or more.
+        loss: The mean itself, before it is scaled and backward starts. Without it the scale is read at the sum or mean
+            that the loss goes through; where it goes through none or several, the verdict is "cannot tell".
 
     Example:
         >>> import failuremap

@@ -80,16 +80,24 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
 def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watched], optimizer: Optimizer) -> None:
     whole = fields["count"] == 0
     updates, weights = [], []
+    gradients: list[Tensor] = []
     for watched in present:
         tensor = watched.tensor()
         assert tensor is not None and tensor.grad is not None
+        gradients.append(tensor.grad)
         updates.append(_unscaled(watched.sketch(tensor.grad), optimizer))
         weights.append(watched.sketch(tensor) if whole else watched.sketch.coordinates(tensor))
     payload = torch.cat(updates + weights).cpu().numpy() if present else None
     ids = [watched.id for watched in present]
-    recorder.write(
-        {"kind": "step", **fields, "parameters": ids, "weights": "sketch" if whole else "coordinates"}, payload, ids
-    )
+    fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", "norm": _norm(gradients)}
+    recorder.write({"kind": "step", **fields}, payload, ids)
+
+
+def _norm(gradients: list[Tensor]) -> float | None:
+    """The length of the whole update, by which clipping written by hand is known; None where some are sparse."""
+    if any(gradient.is_sparse for gradient in gradients) or not gradients:
+        return None
+    return torch.nn.utils.get_total_norm(gradients).item()
 
 
 def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
@@ -107,7 +115,8 @@ def _watch_clip(recorder: Recorder, name: str) -> None:
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         listed = parameters if isinstance(parameters, Tensor) else list(parameters)
         if name == "clip_grad_value_":
-            on_value_clip(recorder, [listed] if isinstance(listed, Tensor) else listed)
+            limit = kwargs.get("clip_value", args[0] if args else None)
+            on_value_clip(recorder, [listed] if isinstance(listed, Tensor) else listed, limit)
         result = original(listed, *args, **kwargs)
         if name != "clip_grad_value_":
             on_norm_clip(recorder, name, result, args, kwargs)
@@ -130,7 +139,7 @@ def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ..
 
 
 @quiet
-def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor]) -> None:
+def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor], limit: Any) -> None:
     """Writes down the gradients before a clip by value, which no coefficients describe."""
     recorder.flush_backward()
     pairs = [(recorder.by_tensor.get(parameter), parameter.grad) for parameter in parameters]
@@ -138,4 +147,4 @@ def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor]) -> None:
     if known:
         ids = [watched.id for watched, _ in known]
         payload = torch.cat([watched.sketch(grad) for watched, grad in known]).cpu().numpy()
-        recorder.write({"kind": "value-clip", "parameters": ids}, payload, ids)
+        recorder.write({"kind": "value-clip", "parameters": ids, "limit": float(limit)}, payload, ids)

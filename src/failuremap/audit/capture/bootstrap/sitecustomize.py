@@ -59,7 +59,17 @@ class _AfterTorch:
 
             capture.install()
         except Exception as error:
-            sys.stderr.write("failuremap: capture did not start: %s: %s\n" % (type(error).__name__, error))
+            _say("%s: %s" % (type(error).__name__, error))
+
+
+def _say(why):
+    """Tell the person who watches, and leave a file for the verdict to read."""
+    sys.stderr.write("failuremap: capture did not start: %s\n" % why)
+    try:
+        with open(os.path.join(os.environ["FAILUREMAP_TRACE_DIR"], "not-started-%d.txt" % os.getpid()), "w") as file:
+            file.write(why)
+    except OSError:
+        pass
 
 
 def _make_importable():

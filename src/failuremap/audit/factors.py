@@ -1,0 +1,48 @@
+"""A factor on the whole update that no rule explains: the script's own, or a sign of something? Only its course tells.
+
+the same at every step               the script's own weight of its loss
+below 1 where the norm is the limit  clipping, written by hand
+in step with the number of units     a sum, divided by something fixed
+otherwise                            cannot tell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from failuremap.audit import words
+from failuremap.audit.faults import Judged, Story
+
+# relative difference up to which factors, and norms, count as the same
+_SAME = 0.01
+
+
+def judge_factors(story: Story) -> tuple[list[str], list[str]]:
+    """Reasons why the job cannot be called right for its factors, and notes on those that can be explained."""
+    reasons, notes = [], []
+    for steps in _by_term(story):
+        factors = [step.factor or 1.0 for step in steps]
+        if _same(factors):
+            continue
+        clipped = [step for step in steps if step.factor is not None and step.factor < 1 - _SAME]
+        norms = [step.norm for step in clipped if step.norm is not None]
+        whole = [step.factor or 1.0 for step in steps if step not in clipped]
+        if len(clipped) > 1 and len(norms) == len(clipped) and _same(norms) and _same([1.0, *whole]):
+            notes.append(words.clipped_by_hand(norms[0], len(clipped)))
+        elif _same([factor / step.unit_count for factor, step in zip(factors, steps, strict=True)]):
+            reasons.append(words.fixed_divisor(factors[0] / steps[0].unit_count, story.noun))
+        else:
+            reasons.append(words.changing_factor(min(factors), max(factors), story.noun))
+    return reasons, notes
+
+
+def _by_term(story: Story) -> Iterator[list[Judged]]:
+    """The clear steps with more than one contribution, by the term that they were judged by."""
+    clear = [step for step in story.judged if step.cells and not (step.faults or step.doubts or step.unexplained)]
+    added = [step for step in clear if len(step.cells) > 1 and step.unit_count > 0]
+    for term in dict.fromkeys(step.main_term for step in added):
+        yield [step for step in added if step.main_term == term]
+
+
+def _same(values: list[float]) -> bool:
+    return max(values) - min(values) <= _SAME * max(map(abs, values))
