@@ -13,6 +13,7 @@ from failuremap.audit.model import Cell
 from failuremap.audit.weigh import Term
 from failuremap.audit.windows import Key
 from failuremap.rules import Contribution, Layout, match
+from failuremap.rules.known import mean, rank_means_of_window_weighted, window_means_of_rank_weighted
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -23,6 +24,9 @@ EVEN = 1.005
 SURE = 0.01
 # distance of the total weight from the promised one up to which it counts as kept
 TOTAL = 0.01
+
+# rules whose weights add up to 1, whatever the counts
+_SHAPES = (mean, rank_means_of_window_weighted, window_means_of_rank_weighted)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,12 @@ class Balance:
         shares = (self.coefficients_K * self.term.totals_K)[has]
         scale = np.abs(self.term.totals_K[has])
         errors = np.where(np.isfinite(self.errors_K[has]), self.errors_K[has], 0.0) * scale
-        found = match(shares.tolist(), errors.tolist(), self.layout(observer, full_window), tolerance=EVEN - 1)
+        layout = self.layout(observer, full_window)
+        found = match(shares.tolist(), errors.tolist(), layout, tolerance=EVEN - 1)
+        total = float(shares.sum())
+        if not found and total > 0:  # by its shape alone: the script may weigh the term, or clip by hand
+            parts, noise = (shares / total).tolist(), (errors / total).tolist()
+            found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1)
         return [fit.rule.name for fit in found]
 
     def cells(self) -> list[Cell]:

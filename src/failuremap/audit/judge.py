@@ -61,7 +61,8 @@ def _looked_at(fitted: Fitted) -> list[int]:
     if not grads or not rules or len(grads) == len(fitted.step.backwards):
         return []
     found = [patterns.presence(rule.coefficients_K, rule.errors_K, fitted.nonzero_K) for rule in rules]
-    return [k for k in grads if all(presence.gone[k] or not fitted.nonzero_K[k] for presence in found)]
+    twins = {k for members in fitted.same for k in members if any(m not in grads for m in members)}
+    return [k for k in grads if k in twins or all(p.gone[k] or not fitted.nonzero_K[k] for p in found)]
 
 
 def _judge_nonfinite(judged: Judged, step: Step, readings: Readings, bad: list[int], asked: Asked) -> None:
@@ -242,7 +243,12 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         vectors.append(rule.coefficients_K)
         errors.append(rule.errors_K)
     first = fitted.observations[0]
-    if all(own):
+    if all(own) and (local := _locally_stepped(fitted)):
+        names = [parameter.name for parameter in fitted.step.parameters]
+        told = signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}
+        sentence = words.local_parameters(local, len(names))
+        judged.faults.append(Fault("local parameters", told, sentence, parameters=local))
+    elif all(own):
         judged.faults.append(_pattern(Sign.OWN_RANK_ONLY, signs, words.OWN_RANK_ONLY, fitted, first))
     elif any(tails):
         judged.faults.append(_pattern(Sign.UNSYNCHRONISED_TAIL, signs, words.UNSYNCHRONISED_TAIL, fitted, first))
@@ -253,6 +259,21 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
     else:
         return False
     return True
+
+
+def _locally_stepped(fitted: Fitted) -> list[str]:
+    """Parameters that are not reduced, where others are; [] where none is."""
+    keys = fitted.step.keys
+    local, reduced = np.zeros(len(fitted.step.parameters), dtype=bool), False
+    for observation in fitted.observations:
+        for cluster in observation.clusters:
+            solution = cluster.solution
+            found = patterns.presence(solution.coefficients, solution.errors, fitted.nonzero_K)
+            if patterns.own_only(found, keys, observation.ranks[0]):
+                local |= cluster.parameters
+            else:
+                reduced = True
+    return [fitted.step.parameters[p].name for p in np.flatnonzero(local)] if reduced else []
 
 
 def _apart(vectors: list[Floats], errors: list[Floats]) -> bool:

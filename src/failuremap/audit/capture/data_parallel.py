@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def _watch_forward(recorder: Recorder, wrapper: Any) -> None:
     @functools.wraps(original)
     def pre_forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            recorder.ddp_forwards.append(bool(self.require_backward_grad_sync))
+            recorder.ddp_forwards.append((weakref.ref(self), bool(self.require_backward_grad_sync)))
         return original(self, *inputs, **kwargs)
 
     wrapper._pre_forward = pre_forward

@@ -137,10 +137,11 @@ def _path(recorder: Recorder) -> dict[str, Any]:
     wrappers = recorder.modules.data_parallel()
     if not wrappers:
         return {}
+    called = [wrapper for wrapper in (ref() for ref, _ in recorder.ddp_forwards) if wrapper is not None]
     return {
         "wrappers": len(wrappers),
         "forwards": len(recorder.ddp_forwards),
-        "armed": sum(recorder.ddp_forwards),
-        "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in wrappers),
+        "armed": sum(armed for _, armed in recorder.ddp_forwards),
+        "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in called or wrappers),
         "hooks": recorder.comm_hooks,
     }

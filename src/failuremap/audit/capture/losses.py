@@ -103,7 +103,7 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
 def _unit_scales(gradient: Tensor, units: Tensor | None, shape: tuple[int, ...] | None) -> dict[str, Any]:
     """What reached the units of a loss without reduction: in all, the extremes, and row by row."""
     counted = torch.ones_like(gradient) if units is None else units.to(gradient.dtype).reshape(gradient.shape)
-    live = (gradient != 0) & (counted > 0)
+    live = (gradient.abs() > 0) & (counted > 0)  # not nan, either: a mean over nothing reaches no unit
     found = {"scale": (gradient * counted).sum(), "nonzero": (counted * live).sum(), **_extremes(gradient, live, "")}
     table = shape if shape is not None else tuple(gradient.shape)
     if len(table) > 1:

@@ -95,7 +95,7 @@ class Recorder:
         self.backward: Backward | None = None
         self.backward_count = 0
         self.depth = 0
-        self.ddp_forwards: list[bool] = []
+        self.ddp_forwards: list[tuple[weakref.ref[Any], bool]] = []
         self.comm_hooks: list[str] = []
         self.counts: list[int] = []
         self.optimizers: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
