@@ -14,7 +14,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.LAST_MICRO_BATCH_ONLY}),
     never=frozenset({Sign.SINGLE_MICRO_BATCH}),
     separated_by="the micro-batch that is left: the last one here",
-    repair="Clear once in a window, right after the step: optimizer.step(); optimizer.zero_grad(set_to_none=True)",
+    repair=(
+        "Clear once in a window, after the step: optimizer.step(); optimizer.zero_grad(set_to_none=True). Let each "
+        "backward() add to p.grad, never assign it; the losses that now add up are divided once, for equal counts: "
+        "(loss / len(window)).backward()"
+    ),
     references=(
         "https://github.com/pytorch/pytorch/issues/73784",
         "https://github.com/deepspeedai/DeepSpeed/pull/6550",

@@ -18,7 +18,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_MEAN_TWICE}, {Sign.LOSS_OVER_WORLD}),
     never=frozenset({Sign.SINGLE_RANK, Sign.COEFFICIENTS_SUM}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
-    repair="Divide in one place: DDP divides by the world size already; loss.backward() and optimizer.step() are all.",
+    repair=(
+        "Divide by the world size in one place. DDP does it already: leave / dist.get_world_size() out of the loss "
+        "and out of the loop over p.grad. Without DDP keep one of them. Where counts differ between the ranks, see "
+        "replica-means-ignore-counts as well."
+    ),
     references=(
         "https://github.com/tczhangzhi/pytorch-distributed/issues/14",
         "https://github.com/deepspeedai/DeepSpeed/pull/4957",

@@ -12,7 +12,11 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.CLIPPED_BEFORE_REDUCTION}),
     separated_by="a run without clipping",
-    repair="Clip between the reduction and the step: torch.nn.utils.clip_grad_norm_(params, C); optimizer.step()",
+    repair=(
+        "Clip once in a window, after its last backward() and after the ranks are reduced (under DDP that "
+        "backward() does it): torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm); optimizer.step(). With "
+        "a GradScaler, scaler.unscale_(optimizer) comes before the clipping."
+    ),
     references=(
         "https://github.com/horovod/horovod/issues/1346",
         "https://github.com/tenstorrent/tt-metal/pull/17672",

@@ -25,7 +25,12 @@ MECHANISM = Mechanism(
     signs=signs({Sign.LOSS_TIMES_WORLD}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
-    repair="Leave the factor out, loss.backward(), or divide the summed loss by the global count and keep it.",
+    repair=(
+        "Keep the factor only where a summed loss is divided by the global count and the ranks are averaged (DDP): "
+        "F.cross_entropy(..., reduction='sum') * dist.get_world_size() / n, n = units of the window, all-reduced. "
+        "Leave it out where the ranks are summed over such a loss, and on a mean loss under DDP (right for equal "
+        "counts only)."
+    ),
     references=(
         "https://github.com/neuralmagic/sparseml/pull/135",
         "https://github.com/pytorch/pytorch/issues/5778",

@@ -24,7 +24,10 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_MICRO_BATCH}),
     separated_by="another number of micro-batches than ranks: this factor is that of the window",
-    repair="Divide in one place: leave out loss / accumulation_steps where the trainer or engine divides already.",
+    repair=(
+        "Divide in one place: leave / accumulation_steps out where the trainer or engine divides already, and where "
+        "a summed loss is divided by the count of the whole window. Where counts differ, only the latter is right."
+    ),
     references=(
         "https://github.com/Lightning-AI/pytorch-lightning/issues/6170",
         "https://github.com/huggingface/transformers/issues/35203",

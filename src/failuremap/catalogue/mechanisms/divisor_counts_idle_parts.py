@@ -13,7 +13,12 @@ MECHANISM = Mechanism(
     signs=signs({Sign.EMPTY_CONTRIBUTION}, {Sign.IDLE_UNITS_COUNTED}),
     never=frozenset({Sign.NONFINITE}),
     separated_by="a batch without padding, in which each rank and micro-batch has a valid unit",
-    repair="Divide the summed loss by what counts: valid = (labels != -100).sum(); dist.all_reduce(valid)",
+    repair=(
+        "Divide summed losses by what counts in the whole window (the list of this rank's batches up to the step): "
+        "n = sum((targets != -100).sum() for inputs, targets in window); dist.all_reduce(n); loss = "
+        "F.cross_entropy(..., reduction='sum') / n, times dist.get_world_size() where the ranks are averaged (DDP). "
+        "No other division."
+    ),
     references=(
         "https://github.com/NVIDIA-NeMo/RL/issues/212",
         "https://github.com/ServiceNow/Fast-LLM/pull/426",

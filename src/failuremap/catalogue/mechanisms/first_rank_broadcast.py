@@ -14,6 +14,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.FIRST_RANK_ONLY}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the ranks that are left: the first one alone here",
-    repair="Reduce, don't broadcast: dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
+    repair=(
+        "Reduce instead of broadcasting, before optimizer.step(): for p in model.parameters(): "
+        "dist.all_reduce(p.grad); p.grad /= dist.get_world_size(). DistributedDataParallel(model) does the same. No "
+        "division where the loss is over the global count."
+    ),
     references=(),
 )

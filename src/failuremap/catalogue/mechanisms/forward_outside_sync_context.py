@@ -17,7 +17,10 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_RANK, Sign.FORWARD_BYPASSED_WRAPPER}),
     separated_by="whether backward runs inside no_sync() as well",
-    repair="Put both passes under one switch: with context: loss = model(x).loss; loss.backward()",
+    repair=(
+        "Put both passes under one switch: with nullcontext() if last else model.no_sync(): loss = "
+        "loss_of(model(inputs)); loss.backward(). last: true in the micro-batch before optimizer.step()"
+    ),
     references=(
         "https://github.com/baidu-baige/LoongForge/pull/163",
         "https://github.com/facebookresearch/ClassyVision/pull/706",

@@ -13,7 +13,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_MEAN}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
-    repair="Undo DDP's division: (loss_sum * dist.get_world_size() / global_count).backward()",
+    repair=(
+        "Undo the mean over the ranks: (loss * dist.get_world_size()).backward(), where loss is the summed loss "
+        "over the count of all ranks. Or, in a loop of your own, all-reduce p.grad and leave / "
+        "dist.get_world_size() out."
+    ),
     references=(
         "https://github.com/huggingface/transformers/issues/37474",
         "https://github.com/pytorch/torchtitan/pull/2323",

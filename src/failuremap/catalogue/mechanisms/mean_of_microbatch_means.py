@@ -14,8 +14,10 @@ MECHANISM = Mechanism(
     never=frozenset({Sign.SINGLE_MICRO_BATCH}),
     separated_by="unequal counts in the micro-batches, with equal counts on the ranks",
     repair=(
-        "Count the window's units before its first backward and divide each summed loss by that: "
-        "(loss_sum / window_count).backward()  # all ranks: all_reduce window_count, times the world size under DDP"
+        "Divide summed losses once, by the count of the whole window (the list of this rank's batches up to the "
+        "step). Before its first backward: n = sum((targets != -100).sum() for inputs, targets in window); with "
+        "several ranks dist.all_reduce(n). Then in each: loss = F.cross_entropy(..., reduction='sum') / n, times "
+        "dist.get_world_size() where the ranks are averaged (DDP). No / accumulation_steps."
     ),
     references=(
         "https://github.com/meta-pytorch/torchtune/pull/1875",

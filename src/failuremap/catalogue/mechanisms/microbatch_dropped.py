@@ -13,6 +13,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.MICRO_BATCH_MISSING}),
     never=frozenset({Sign.SINGLE_MICRO_BATCH, Sign.FIRST_MICRO_BATCH_ONLY, Sign.LAST_MICRO_BATCH_ONLY}),
     separated_by="the micro-batches that are left: several here",
-    repair="Clear once in a window, right after the step: optimizer.step(); optimizer.zero_grad(set_to_none=True)",
+    repair=(
+        "Clear once in a window, after the step: optimizer.step(); optimizer.zero_grad(set_to_none=True). Run "
+        "backward() on every micro-batch; the losses that now add up are divided once, for equal counts: (loss / "
+        "len(window)).backward()"
+    ),
     references=("https://github.com/WalkingMeatAxolotl/AnimaLoraStudio/pull/305",),
 )

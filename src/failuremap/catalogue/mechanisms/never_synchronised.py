@@ -20,7 +20,11 @@ MECHANISM = Mechanism(
         {Sign.SINGLE_RANK, Sign.SOME_PARAMETERS, Sign.FORWARD_BYPASSED_WRAPPER, Sign.FORWARD_UNSYNCHRONISED}
     ),
     separated_by="whether the model is wrapped, and whether the wrapper's forward is called outside no_sync()",
-    repair="Wrap the model, DistributedDataParallel(model), and leave no_sync() before the window's last forward.",
+    repair=(
+        "Wrap and call the wrapper: model = DistributedDataParallel(model); run the window's last forward and "
+        "backward outside no_sync(). Without DDP, start from equal weights, and before each optimizer.step(): for p "
+        "in model.parameters(): dist.all_reduce(p.grad); p.grad /= dist.get_world_size()"
+    ),
     references=(
         "https://github.com/HenryNdubuaku/nanodl/issues/12",
         "https://github.com/NVIDIA/TransformerEngine/issues/441",

@@ -14,6 +14,9 @@ MECHANISM = Mechanism(
     signs=signs({Sign.FIRST_MICRO_BATCH_ONLY}),
     never=frozenset({Sign.SINGLE_MICRO_BATCH}),
     separated_by="the micro-batch that is left: the first one here",
-    repair="Read p.grad after the window's last backward only; don't copy it between micro-batches.",
+    repair=(
+        "Copy, send and step on p.grad after the window's last backward() only. The losses that now add up are "
+        "divided once, for equal counts: (loss / len(window)).backward()"
+    ),
     references=(),
 )

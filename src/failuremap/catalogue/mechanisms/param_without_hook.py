@@ -14,7 +14,12 @@ MECHANISM = Mechanism(
     signs=signs({Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the parameters concerned: some here, all where nothing is reduced",
-    repair="Wrap last, one module that owns them all: model = DistributedDataParallel(nn.ModuleDict({...}))",
+    repair=(
+        "Wrap last, when no parameter will be added, replaced or moved any more, and wrap one module whose forward "
+        "uses them all: model = DistributedDataParallel(Everything(backbone, head)); loss = loss_of(model(inputs)). "
+        "A parameter that stays outside: broadcast it once, then before each step dist.all_reduce(p.grad); p.grad "
+        "/= dist.get_world_size()"
+    ),
     references=(
         "https://github.com/pytorch/pytorch/issues/12603",
         "https://github.com/pytorch/pytorch/issues/104336",

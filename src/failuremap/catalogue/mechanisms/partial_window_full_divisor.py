@@ -12,7 +12,11 @@ MECHANISM = Mechanism(
     followed=("mean_over_full_window", "weighted_mean_over_full_window"),
     signs=signs({Sign.SHORT_WINDOW}),
     separated_by="a window shorter than the others",
-    repair="Divide by what comes: window = min(accumulation_steps, batch_count - start); (loss / window).backward()",
+    repair=(
+        "Divide by the micro-batches that come: size = min(accumulation_steps, len(loader) - first), first = index "
+        "of the window's first batch; (loss / size).backward(). Where counts differ, divide summed losses by the "
+        "count of the window instead (see mean-of-microbatch-means)."
+    ),
     references=(
         "https://github.com/Lightning-AI/pytorch-lightning/issues/19987",
         "https://github.com/jingyaogong/minimind/issues/749",

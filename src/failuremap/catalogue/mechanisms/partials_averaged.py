@@ -18,7 +18,11 @@ MECHANISM = Mechanism(
     followed=("mean", "count_weighted_over_ranks"),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="whether the job promises the sum over its parts, or the mean over its replicas",
-    repair="Sum the parts: dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)  # no division by the world size afterwards",
+    repair=(
+        "Sum the parts, each a summed loss (reduction='sum'): for p in model.parameters(): dist.all_reduce(p.grad, "
+        "op=dist.ReduceOp.SUM). No division by the world size, before or after; under DDP, which divides: (loss * "
+        "dist.get_world_size()).backward()"
+    ),
     references=(
         "https://github.com/EleutherAI/gpt-neox/pull/1259",
         "https://github.com/pytorch/pytorch/pull/115967",

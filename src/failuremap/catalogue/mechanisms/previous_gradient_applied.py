@@ -12,6 +12,9 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.PREVIOUS_UPDATE_ONLY}),
     separated_by="whether the new contributions are in the update: they are not here",
-    repair="Keep the order: loss.backward(); optimizer.step(); optimizer.zero_grad(set_to_none=True)",
+    repair=(
+        "Keep the order in every window: loss.backward(); optimizer.step(); optimizer.zero_grad(set_to_none=True). "
+        "Fill a gradient buffer of your own after the backward and before the step."
+    ),
     references=(),
 )

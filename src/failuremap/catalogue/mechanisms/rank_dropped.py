@@ -13,6 +13,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.RANK_MISSING}),
     never=frozenset({Sign.OWN_RANK_ONLY, Sign.SINGLE_RANK}),
     separated_by="the ranks that are left: all others here",
-    repair="Reduce on every rank, over the default group, p.grad itself: for p in params: dist.all_reduce(p.grad)",
+    repair=(
+        "Reduce p.grad itself, on every rank, over the default group, before optimizer.step(): for p in "
+        "model.parameters(): dist.all_reduce(p.grad); p.grad /= dist.get_world_size(). No division where the loss "
+        "is over the global count."
+    ),
     references=(),
 )

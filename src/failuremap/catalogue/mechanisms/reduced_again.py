@@ -18,7 +18,11 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="a window of another number of micro-batches",
-    repair="Reduce once, after the window's last backward: if step_now: dist.all_reduce(p.grad)",
+    repair=(
+        "Reduce once in a window, between its last backward() and optimizer.step(): for p in model.parameters(): "
+        "dist.all_reduce(p.grad); p.grad /= dist.get_world_size(), after (loss / len(window)).backward() in each "
+        "micro-batch. Where summed losses are divided by the global count of the window, leave both divisions out."
+    ),
     references=(
         "https://github.com/sony/nnabla/pull/1120",
         "https://github.com/horovod/horovod/issues/1099",

@@ -14,7 +14,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.OWN_RANK_ONLY, Sign.DDP_PRESENT}, {Sign.OWN_RANK_ONLY, Sign.FORWARD_BYPASSED_WRAPPER}),
     never=frozenset({Sign.SINGLE_RANK, Sign.SOME_PARAMETERS, Sign.SYNCHRONISATION_OFF, Sign.FORWARD_UNSYNCHRONISED}),
     separated_by="whether the wrapper's forward is called, and whether inside no_sync()",
-    repair="Call the wrapper: loss = ddp_model(x), not ddp_model.module(x); dispatch other methods inside its forward.",
+    repair=(
+        "Call the wrapper: outputs = ddp_model(inputs), not ddp_model.module(inputs) or a method of it; other "
+        "methods are called inside the forward of the wrapped module."
+    ),
     references=(
         "https://github.com/Lightning-AI/pytorch-lightning/issues/4916",
         "https://github.com/NVIDIA-NeMo/RL/issues/3716",

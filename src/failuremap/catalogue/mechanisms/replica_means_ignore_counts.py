@@ -20,9 +20,10 @@ MECHANISM = Mechanism(
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="unequal counts on the ranks, with equal counts in the micro-batches of each rank",
     repair=(
-        "Divide the summed loss by the global count: count = torch.tensor(float(n), device=loss_sum.device); "
-        "dist.all_reduce(count); (loss_sum * dist.get_world_size() / count).backward()  "
-        "# DDP divides by the world size"
+        "Divide summed losses once, by the count of the whole window (the list of this rank's batches up to the "
+        "step) on all ranks: n = sum((targets != -100).sum() for inputs, targets in window); dist.all_reduce(n); "
+        "loss = F.cross_entropy(..., reduction='sum') / n, times dist.get_world_size() where the ranks are averaged "
+        "(DDP). No other division."
     ),
     references=(
         "https://github.com/huggingface/transformers/issues/608",

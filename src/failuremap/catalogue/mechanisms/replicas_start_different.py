@@ -13,6 +13,9 @@ MECHANISM = Mechanism(
     signs=signs({Sign.REPLICAS_DIFFER_AT_START}),
     never=frozenset({Sign.SINGLE_RANK, Sign.REPLICAS_DIFFER_LATER}),
     separated_by="the parameters before the first step",
-    repair="Broadcast once before training: for p in model.parameters(): dist.broadcast(p.data, src=0)  # DDP does it",
+    repair=(
+        "Broadcast once, before training: for t in [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, "
+        "src=0). DistributedDataParallel(model) does it when it wraps."
+    ),
     references=("https://pytorch.org/docs/stable/notes/ddp.html",),
 )

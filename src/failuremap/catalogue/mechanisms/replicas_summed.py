@@ -19,7 +19,12 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_SUM}),
     never=frozenset({Sign.SINGLE_RANK, Sign.LOSS_TIMES_WORLD}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
-    repair="Divide once after the sum: dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
+    repair=(
+        "Divide once after the sum: for p in model.parameters(): dist.all_reduce(p.grad); p.grad /= "
+        "dist.get_world_size(), with (loss / len(window)).backward() under accumulation. Where counts differ, sum "
+        "only, and divide summed losses by the units of the window, all-reduced: F.cross_entropy(..., "
+        "reduction='sum') / n"
+    ),
     references=(
         "https://github.com/keras-team/keras/pull/20609",
         "https://github.com/nyu-mll/jiant/pull/989",

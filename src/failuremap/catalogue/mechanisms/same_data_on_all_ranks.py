@@ -13,7 +13,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.SAME_CONTRIBUTIONS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the batches of two ranks in one step",
-    repair="Shard the data: DataLoader(data, sampler=DistributedSampler(data)); sampler.set_epoch(epoch)",
+    repair=(
+        "Shard the data: sampler = DistributedSampler(data); loader = DataLoader(data, batch_size=size_per_rank, "
+        "sampler=sampler); in every epoch sampler.set_epoch(epoch). A stream: itertools.islice(examples, rank, "
+        "None, world_size)"
+    ),
     references=(
         "https://github.com/stanford-crfm/mistral/issues/194",
         "https://github.com/yaak-ai/rbyte/pull/106",

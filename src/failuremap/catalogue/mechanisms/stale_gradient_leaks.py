@@ -13,7 +13,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.PREVIOUS_UPDATE_ADDED}),
     never=frozenset({Sign.PREVIOUS_UPDATE_ONLY}),
     separated_by="whether the new contributions are in the update: they are here",
-    repair="Clear after each step: optimizer.step(); optimizer.zero_grad(set_to_none=True)",
+    repair=(
+        "Clear after each step: optimizer.step(); optimizer.zero_grad(set_to_none=True), for every optimizer, and "
+        "with it each buffer of your own that gradients are added to."
+    ),
     references=(
         "https://github.com/NVIDIA/Megatron-LM/pull/4609",
         "https://github.com/sql-machine-learning/elasticdl/pull/2426",

@@ -13,7 +13,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.UNSYNCHRONISED_TAIL}),
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="whether the forward of the last micro-batch runs inside no_sync()",
-    repair="Synchronise the last: with nullcontext() if step_now else model.no_sync(): model(x).loss.backward()",
+    repair=(
+        "Synchronise the last micro-batch: with nullcontext() if last else model.no_sync(): loss = "
+        "loss_of(model(inputs)); loss.backward(). last: true in the micro-batch before optimizer.step(), also in a "
+        "short last window"
+    ),
     references=(
         "https://github.com/huggingface/picotron/pull/5",
         "https://github.com/pytorch/pytorch/pull/125484",

@@ -18,7 +18,12 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_MICRO_BATCH}),
     separated_by="another number of micro-batches than ranks: this factor is that of the window",
-    repair="Divide by the window: (loss / accumulation_steps).backward(), or the summed loss by the window's count.",
+    repair=(
+        "Divide summed losses once, by the count of the whole window (the list of this rank's batches up to the "
+        "step): n = sum((targets != -100).sum() for inputs, targets in window); with several ranks "
+        "dist.all_reduce(n); loss = F.cross_entropy(..., reduction='sum') / n, times dist.get_world_size() where "
+        "the ranks are averaged (DDP). Or, for equal counts and averaged ranks: (loss / len(window)).backward()"
+    ),
     references=(
         "https://github.com/pytorch/pytorch/pull/144352",
         "https://github.com/huggingface/transformers/issues/37766",

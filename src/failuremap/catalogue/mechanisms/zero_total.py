@@ -13,7 +13,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION}),
     separated_by="a batch in which each rank and micro-batch has a valid unit",
     repair=(
-        "Sum, and divide by the count of all ranks: F.cross_entropy(x, y, reduction='sum') / global_count.clamp(min=1)"
+        "Divide summed losses, which are 0 over nothing, by the count of the whole window (the list of this rank's "
+        "batches up to the step): n = sum((targets != -100).sum() for inputs, targets in window); "
+        "dist.all_reduce(n); loss = F.cross_entropy(..., reduction='sum') / n.clamp(min=1), times "
+        "dist.get_world_size() where the ranks are averaged (DDP)"
     ),
     references=(
         "https://github.com/allenai/OLMo-core/pull/657",
