@@ -45,6 +45,23 @@ def test_a_scaled_weighted_mean_is_even_and_not_whole():
     assert (wrong.uneven, wrong.off) == (False, True)
 
 
+@pytest.mark.parametrize("factor", [0.3, 1.0, 16.0])
+def test_a_factor_that_all_units_share_hides_no_rule(factor):
+    wrong = balance([300, 100], [0.5, 0.5], [factor, factor])
+
+    assert wrong.uneven
+    assert "mean" in wrong.followed(0, 1)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 16.0])
+def test_weights_of_no_rule_follow_none_whatever_their_factor(factor):
+    assert balance([300, 100], [0.9, 0.1], [factor, factor]).followed(0, 1) == []
+
+
+def test_an_even_total_that_is_off_is_compared_as_it_is():
+    assert balance([300, 100], [0.75 * 0.3, 0.25 * 0.3]).followed(0, 1) == []
+
+
 def test_a_sum_gives_each_unit_one():
     right = balance([3, 5], [1, 1], [3, 5], promise="sum")
 

@@ -18,7 +18,8 @@ ACROSS_RANKS = {Sign.UNEQUAL_COUNTS_ACROSS_RANKS, Sign.SINGLE_MICRO_BATCH}
 
 
 def step(number: int, *faults: Fault, names=NAMES, **more) -> Judged:
-    return Judged(number, faults=list(faults), names=frozenset(names), **more)
+    equal = not more.get("differing")
+    return Judged(number, faults=list(faults), names=frozenset(names), weights_equal=equal, **more)
 
 
 def story(*judged: Judged, ranks=(), promise="mean") -> Story:

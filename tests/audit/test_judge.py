@@ -166,6 +166,18 @@ def test_a_parameter_of_the_own_rank_alone_is_a_fault_with_its_name(tmp_path):
     assert {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS} <= fault.signs
 
 
+def test_where_most_parameters_are_of_the_own_rank_alone_they_are_named(tmp_path):
+    def update(window):
+        result, columns = own(window), window.columns("head.weight")
+        result[:, columns] = window.combined(1 / window.counts_RM.size)[:, columns]
+        return result
+
+    fault = the_fault(last(HandJob(EVEN, update), tmp_path))
+
+    assert (fault.kind, fault.parameters) == ("local parameters", ["embed.weight", "layer.bias", "layer.weight"])
+    assert {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS} <= fault.signs
+
+
 def test_a_parameter_with_a_rule_of_its_own_is_a_fault_with_its_name(tmp_path):
     def update(window):
         result, columns = window.combined(1 / 4), window.columns("head.weight")

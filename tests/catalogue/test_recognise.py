@@ -48,7 +48,7 @@ OWN_EVIDENCE = {
     "only-first-microbatch-kept": by_rule("first_micro_batch", TWO_BY_THREE, Sign.FIRST_MICRO_BATCH_ONLY, RANKS),
     "microbatch-dropped": found(set(), Sign.MICRO_BATCH_MISSING, RANKS, WINDOW),
     "rank-dropped": found(set(), Sign.RANK_MISSING, RANKS, MEAN),
-    "first-rank-broadcast": by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, Sign.RANK_MISSING, RANKS),
+    "first-rank-broadcast": by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, RANKS),
     "never-synchronised": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.NO_COLLECTIVE, RANKS),
     "sync-on-wrong-microbatch": found(set(), Sign.UNSYNCHRONISED_TAIL, Sign.DDP_PRESENT, Sign.REPLICAS_DIFFER_LATER),
     "forward-outside-sync-context": found(
@@ -103,6 +103,11 @@ def test_a_mechanism_is_named_alone_on_its_own_evidence(slug):
         (
             {"replica-means-ignore-counts", "mean-of-microbatch-means"},
             by_rule("mean", TWO_BY_THREE, MEAN, RANKS, WINDOW),
+        ),
+        # One of two ranks is missing: the other one's gradient is all there is.
+        (
+            {"first-rank-broadcast", "rank-dropped"},
+            by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, Sign.RANK_MISSING, RANKS),
         ),
         # Equal counts: a global denominator and one more division are the same number.
         (

@@ -83,6 +83,7 @@ BY_HAND = {
 }
 BY_HAND |= {
     "reduced_again": [4, 2, 1, 4, 2, 1],
+    "weighted_reduced_again": [Fraction(k, 24) for k in (4 * 1, 2 * 2, 3, 4 * 5, 2 * 6, 7)],
     "reduced_again_over_ranks": [2, 1, Fraction(1, 2), 2, 1, Fraction(1, 2)],
     "reduced_again_over_window": [Fraction(k, 3) for k in (4, 2, 1, 4, 2, 1)],
     "reduced_again_over_ranks_and_window": [Fraction(k, 6) for k in (4, 2, 1, 4, 2, 1)],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from audit.capture.watched import run, watch
+from audit.capture.watched import Seen, run, watch
+from failuremap.audit import trace
 
 pytestmark = pytest.mark.torch
 
@@ -135,6 +136,33 @@ step.step()
     )
 
     assert [record.fields["unseen"] for record in seen.of("backward")] == [[], ["Gather"]]
+
+
+def test_the_path_is_that_of_the_wrappers_that_were_called(job_server, tmp_path):
+    """Two models are wrapped; one of them is trained, first with and then without synchronising."""
+    result = run(
+        job_server,
+        tmp_path,
+        """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+dist.init_process_group("gloo")
+first, second = DDP(torch.nn.Linear(4, 3)), DDP(torch.nn.Linear(4, 3))
+step = torch.optim.SGD(second.parameters(), lr=0.1)
+x, y = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+F.cross_entropy(second(x), y).backward()
+with second.no_sync():
+    F.cross_entropy(second(x), y).backward()
+step.step()
+dist.destroy_process_group()
+""",
+        nproc=2,
+    )
+
+    assert result.ok, result.output
+    seen = Seen(trace.read_folder(tmp_path / "trace")[0])
+    paths = [record.fields["path"] for record in seen.of("backward")]
+    assert [(path["forwards"], path["armed"], path["synchronising"]) for path in paths] == [(1, 1, True), (1, 0, False)]
 
 
 def test_checkpointing_inside_a_backward_is_one_backward(job_server, tmp_path):

@@ -153,6 +153,18 @@ back(losses.sum() / weight[y.clamp(0)].sum())
     assert units_of(watch(job_server, tmp_path, HEAD + source)) == ([1 + 2 + 0.5 + 1 + 1 + 2], [pytest.approx(1)])
 
 
+def test_a_masked_mean_over_nothing_weighs_no_unit(job_server, tmp_path):
+    source = """
+losses = F.cross_entropy(model(x), y.clamp(0), reduction="none")
+mask = torch.zeros(6)
+back((losses * mask).sum() / mask.sum())
+"""
+
+    (loss,) = watch(job_server, tmp_path, HEAD + source).losses
+
+    assert loss["nonzero"] == 0
+
+
 def units_of(seen):
     """What the one term of a job's losses counts, and all that its units weigh."""
     ((term,),) = read_losses([Backward(0, "backward", [], {}, seen.losses)], None).alternatives
