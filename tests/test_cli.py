@@ -173,7 +173,11 @@ BAD = {
     "no such variant": (["show", "partials-averaged", "-N", "6"], "Invalid value for '-N': 6 is not in the range"),
     "no script to verify": (
         ["verify", "accumulator-overwritten"],
-        "slugs=['accumulator-overwritten']: no scripts to run",
+        "slugs=['accumulator-overwritten']: no scripts to run. Entries with scripts: partials-averaged, replica-means-",
+    ),
+    "no script to show": (
+        ["show", "divided-twice", "--stage", "fixed"],
+        "slug='divided-twice' has no script for --stage fixed. Entries with scripts: partials-averaged, replica-means-",
     ),
     "no such command": (["adit"], "No such command 'adit'"),
 }
@@ -245,6 +249,20 @@ def test_the_faults_are_listed_one_a_line(user):
     assert code == 0 and "partials-averaged" in slugs and slugs == sorted(slugs)
 
 
+def test_the_entries_that_have_scripts_are_marked(user):
+    _, out, _ = user.run("list")
+
+    marked = [line.split()[0] for line in out.splitlines() if line.endswith("  (scripts)")]
+    assert marked == ["partials-averaged", "replica-means-ignore-counts"]
+
+
+def test_no_command_at_all_shows_the_help_and_is_not_right(user):
+    code, out, err = user.run()
+
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: ") and "audit" in err and "error" not in err
+
+
 def test_a_fault_is_shown_with_its_repair(user):
     code, out, _ = user.run("show", "partials-averaged")
 
@@ -271,9 +289,17 @@ def test_a_fault_is_verified_script_by_script(user):
     code, out, _ = user.run("verify", "partials-averaged")
 
     lines = out.splitlines()
-    assert (code, len(lines)) == (0, 15)
-    assert all(line.startswith("ok     partials-averaged ") for line in lines)
-    assert "broken N=1  4 of 6 checks failed" in lines[0] and "fixed N=5  0 of " in lines[-1]
+    assert (code, len(lines)) == (0, 16)
+    assert all(line.startswith("ok     partials-averaged ") for line in lines[:-1])
+    assert lines[0].endswith("broken N=1  fails 4 of 6 checks, as it should")
+    assert lines[-2].endswith("fixed N=5  passes all 6 checks, as it should")
+    assert lines[-1] == "15 scripts of 1 mechanism run, all as they should be"
+
+
+def test_entries_without_scripts_are_counted_where_they_were_asked_for(user):
+    _, out, _ = user.run("verify", "partials-averaged", "divided-twice")
+
+    assert out.splitlines()[-1] == "15 scripts of 1 mechanism run, all as they should be; 1 entry has no scripts"
 
 
 def test_a_fault_whose_claim_does_not_hold_is_told(monkeypatch, capsys):
@@ -286,7 +312,11 @@ def test_a_fault_whose_claim_does_not_hold_is_told(monkeypatch, capsys):
 
     code = run_command(main, ["verify", "partials-averaged"])
 
-    assert (code, capsys.readouterr().out) == (1, "FAILED partials-averaged fixed N=2  fixed fails: empty block\n")
+    assert (code, capsys.readouterr().out) == (
+        1,
+        "FAILED partials-averaged fixed N=2  fixed fails: empty block\n"
+        "1 scripts of 1 mechanism run, 1 not as they should be\n",
+    )
 
 
 def test_the_command_line_imports_no_framework():

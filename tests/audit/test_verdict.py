@@ -10,7 +10,7 @@ import pytest
 
 from audit.judging import with_clips
 from audit.traces import HandJob, Window, of_kind, write_records
-from failuremap.audit import diagnose
+from failuremap.audit import diagnose, words
 from failuremap.audit.model import Verdict
 from failuremap.errors import TraceError
 
@@ -592,7 +592,7 @@ def test_a_term_that_was_not_seen_is_not_measured(tmp_path):
     ]
 
 
-def test_counts_said_without_a_loss_compare_units_and_judge_no_total(tmp_path):
+def test_counts_whose_scale_was_not_seen_are_open(tmp_path):
     def said(number):
         return with_fields("backward", losses=[], unseen=["Gather"], counts=[number])
 
@@ -602,7 +602,8 @@ def test_counts_said_without_a_loss_compare_units_and_judge_no_total(tmp_path):
 
     verdict = diagnose(tmp_path)
 
-    assert (verdict.outcome, verdict.findings[0].ratio) == ("wrong", pytest.approx(4))
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert verdict.reasons == [f"{words.scale_not_seen()} (3 of 3 steps)"]
 
 
 def test_gradients_that_came_another_way_are_not_measured(tmp_path):

@@ -73,21 +73,34 @@ step.step()
 
 
 @pytest.mark.torch
-def test_counts_without_a_loss_go_with_the_backward_that_follows(job_server, tmp_path):
+@pytest.mark.parametrize(("reduction", "scale"), [("mean", 1 / 5), ("sum", 1.0)])
+def test_counts_without_a_loss_read_the_scale_where_the_next_loss_is_summed(reduction, scale, job_server, tmp_path):
     seen = watch(
         job_server,
         tmp_path,
         MODEL
-        + """
+        + f"""
 failuremap.count(5)
 failuremap.count(2)
-unit_losses().mean().backward()
-unit_losses().mean().backward()
+unit_losses().{reduction}().backward()
+unit_losses().{reduction}().backward()
 step.step()
 """,
     )
 
-    assert [record.fields["counts"] for record in seen.of("backward")] == [[5, 2], []]
+    first, second = seen.of("backward")
+    (loss,) = first.fields["losses"]
+    assert (loss["function"], loss["count"], loss["scale"]) == ("count", 7, pytest.approx(scale))
+    assert (first.fields["counts"], second.fields["counts"], second.fields["losses"]) == ([], [], [])
+
+
+@pytest.mark.torch
+def test_counts_of_a_loss_of_two_sums_have_no_scale(job_server, tmp_path):
+    source = "failuremap.count(7)\n(unit_losses().sum() + 2 * unit_losses().sum()).backward()\nstep.step()"
+
+    (only,) = watch(job_server, tmp_path, MODEL + source).of("backward")
+
+    assert (only.fields["counts"], only.fields["losses"]) == ([7], [])
 
 
 @pytest.mark.torch

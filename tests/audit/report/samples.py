@@ -87,6 +87,7 @@ def _wrong(ranks: int, micro_batches: int, share: Callable[[int, int], float | N
         "sentence": HEAVY_RANK,
         "findings": [finding(HEAVY_RANK)],
         "cells": grid(ranks, micro_batches, share),
+        "cells_step": 3,
         "evidence": evidence(ranks, micro_batches),
         "script": "train.py --lr 3e-4 --layers 4",
         "script_exit_code": 0,

@@ -20,6 +20,7 @@ from audit.report.samples import (
     TWO_CANDIDATES,
     grid,
 )
+from failuremap.audit.model import Candidate
 from failuremap.audit.report.html import html, shade
 from failuremap.audit.report.json_ import to_json
 
@@ -116,6 +117,43 @@ def test_a_micro_batch_that_a_rank_does_not_have_is_an_empty_cell():
 
     assert html(ragged).count('class="cell none"') == 1
     assert html(RIGHT).count('class="cell none"') == 0
+
+
+def test_the_caption_says_which_step_is_shown():
+    text = Page(html(COUNTS_IGNORED)).text("pre")
+    unmeasured = CANNOT_TELL.model_copy(update={"cells_step": 5})
+
+    assert "What one token weighs in the update of step 3, as a multiple of its fair share." in text
+    assert "Step 5." in Page(html(unmeasured)).text("pre")
+    assert "Step " not in Page(html(CANNOT_TELL)).text("pre")
+
+
+def test_who_points_at_a_cell_reads_its_share_in_words():
+    titles = [attributes["title"] for _, attributes in Page(html(COUNTS_IGNORED)).tags if "title" in attributes]
+
+    assert [str(title).split(",")[0] for title in titles] == ["0.70 of a fair share", "1.76 times a fair share"]
+
+
+def test_a_table_scrolls_sideways_only():
+    assert ".scroll { overflow-x: auto; overflow-y: hidden; }" in html(RIGHT)
+
+
+def test_an_outcome_that_the_sentence_opens_with_is_not_said_twice():
+    verdict = CANNOT_TELL.model_copy(update={"sentence": "Cannot tell whether they are added up right."})
+    page = Page(html(verdict))
+
+    assert "cannot tell" not in page.text("pre")
+    assert ("title", verdict.sentence) in page.texts
+    assert "cannot tell" in Page(html(CANNOT_TELL)).text("pre")
+
+
+def test_each_repair_is_a_paragraph_of_its_own():
+    first = TWO_CANDIDATES.findings[0]
+    candidates = [Candidate(slug=slug, title=slug) for slug in ("window-sum-not-mean", "replicas-summed")]
+    several = TWO_CANDIDATES.model_copy(update={"findings": [first.model_copy(update={"candidates": candidates})]})
+    text = Page(html(several)).text("pre")
+
+    assert "If it is window-sum-not-mean: Divide once." in text and "If it is replicas-summed: " in text
 
 
 def test_thousands_of_cells_are_folded():

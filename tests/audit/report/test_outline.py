@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from audit.report.samples import (
     COUNTS_IGNORED,
+    NOT_MEASURED,
     ODD_NUMBERS,
     PART_OF_PARAMETERS,
+    SCRIPT_FAILED,
     SUM_PROMISE,
     TWO_CANDIDATES,
     evidence,
     finding,
     grid,
 )
-from failuremap.audit.model import Verdict
-from failuremap.audit.report.outline import about, context, rests_on
+from failuremap.audit.model import Evidence, Verdict
+from failuremap.audit.report.outline import about, context, leads, notes, rests_on
 
 
 def lines(verdict: Verdict) -> dict[str, str]:
@@ -97,3 +99,17 @@ def test_different_coefficients_are_listed_and_many_are_given_by_their_ends():
 
 def test_losses_that_were_not_seen_are_said_to_be_not_seen():
     assert rests_on([], evidence(2, 1, losses_seen=0)) == "residual 3e-7; 0 of 12 losses seen"
+
+
+def test_a_sentence_leads_where_it_opens_with_the_outcome():
+    said = NOT_MEASURED.model_copy(update={"sentence": "Not measured: what was seen is not enough for a verdict."})
+
+    assert (leads(said), leads(NOT_MEASURED)) == (True, False)
+
+
+def test_a_script_that_failed_before_anything_was_measured_has_no_until_then():
+    failed = SCRIPT_FAILED.model_copy(update={"notes": ["Until then: Nothing was measured.", "other"]})
+    later = failed.model_copy(update={"evidence": Evidence(step_count=2)})
+
+    assert notes(failed) == ["other"]
+    assert notes(later) == failed.notes

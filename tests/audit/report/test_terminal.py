@@ -25,6 +25,7 @@ from audit.report.samples import (
     SEVERAL_FINDINGS,
     SIXTY_FOUR_RANKS,
     TWO_CANDIDATES,
+    grid,
 )
 from failuremap.audit.model import Evidence, Verdict
 from failuremap.audit.report.picture import bar
@@ -101,9 +102,9 @@ def test_the_page_of_counts_ignored():
         "  mechanism  replica means ignore their counts (failuremap show replica-means-ignore-counts)\n"
         "  effect     heaviest to lightest 2.51 : 1 · update off by 0.42 of the right one\n"
         "\n"
-        "          micro-batch 0   ┊ marks a fair share\n"
-        "  rank 0  164 tokens  0.70 of a fair share, light  ████████   ┊\n"
-        "  rank 1  350 tokens  1.76 of a fair share, heavy  ████████████████████\n"
+        "  step 3  micro-batch 0   ┊ marks a fair share\n"
+        "  rank 0  164 tokens  0.70 of a fair share, light     ████████   ┊\n"
+        "  rank 1  350 tokens  1.76 times a fair share, heavy  ████████████████████\n"
         "\n"
         "  evidence   2 coefficients, all 0.5000 (relative error 2e-8), residual 3e-7; loss weights from\n"
         "             cross_entropy(mean) at train.py:41, 12 of 12 losses seen\n"
@@ -124,6 +125,38 @@ def test_the_page_of_counts_ignored():
 )
 def test_the_first_line_is_the_mark_the_outcome_in_words_and_the_sentence(verdict: Verdict, start: str):
     assert drawn(verdict)[0].startswith(start + verdict.sentence[:20])
+
+
+def test_an_outcome_that_the_sentence_opens_with_is_not_said_twice():
+    verdict = NOT_MEASURED.model_copy(update={"sentence": "Not measured: what was seen is not enough."})
+
+    assert drawn(verdict)[0] == "? Not measured: what was seen is not enough."
+
+
+@pytest.mark.parametrize(
+    ("ranks", "micro_batches", "start"),
+    [
+        (2, 1, "  step 1041  micro-batch 0 "),
+        (2, 4, "  step 1041  micro-batch 0 "),
+        (8, 8, "  step 1041  heaviest and lightest of 8 ranks"),
+    ],
+)
+def test_each_picture_says_which_step_it_shows(ranks: int, micro_batches: int, start: str):
+    cells = grid(ranks, micro_batches, lambda r, m: 2.0 if r else 0.5)
+    lines = drawn(COUNTS_IGNORED.model_copy(update={"cells": cells, "cells_step": 1041}))
+    unknown = drawn(COUNTS_IGNORED.model_copy(update={"cells": cells, "cells_step": None}))
+
+    assert [line for line in lines if line.startswith(start)]
+    assert not [line for line in unknown if line.startswith("  step ")]
+
+
+def test_the_counts_stay_in_line_below_a_long_step():
+    lines = drawn(COUNTS_IGNORED.model_copy(update={"cells_step": 1041}))
+
+    assert [line[:23] for line in lines if line.startswith("  rank ")] == [
+        "  rank 0     164 tokens",
+        "  rank 1     350 tokens",
+    ]
 
 
 def test_each_reason_stands_on_its_own_line():
@@ -161,13 +194,13 @@ def test_both_candidates_are_on_the_page_with_what_separates_them():
 def test_many_cells_are_folded_to_the_heaviest_and_the_lightest():
     lines = drawn(EIGHT_BY_EIGHT)
 
-    assert "  heaviest and lightest of 8 ranks x 8 micro-batches   ┊ marks a fair share" in lines
-    assert "  … 58 cells between, from 0.40 to 3.27 of a fair share" in lines
+    assert "  step 3  heaviest and lightest of 8 ranks x 8 micro-batches   ┊ marks a fair share" in lines
+    assert "  … 58 cells between, from 0.40 to 3.27 times a fair share" in lines
 
 
 def test_the_one_heavy_rank_of_64_is_shown():
     assert any(
-        line.startswith("  rank 41  350 tokens  3.90 of a fair share, heavy") for line in drawn(SIXTY_FOUR_RANKS)
+        line.startswith("  rank 41  350 tokens  3.90 times a fair share, heavy") for line in drawn(SIXTY_FOUR_RANKS)
     )
 
 
@@ -225,7 +258,7 @@ def test_an_ascii_pipe_gets_marks_and_bars_in_ascii():
     lines = piped("counts_ignored", PYTHONIOENCODING="ascii").decode("ascii").splitlines()
 
     assert lines[0] == "x wrong  A token on rank 1 weighs 2.51 times a token on rank 0."
-    assert "  rank 0  164 tokens  0.70 of a fair share, light  ########   |" in lines
+    assert "  rank 0  164 tokens  0.70 of a fair share, light     ########   |" in lines
 
 
 def test_a_character_that_the_encoding_lacks_is_escaped():
