@@ -2,6 +2,7 @@
 
     words     values and lists as short text; what no terminal or browser should ever be sent is escaped here
     outline   the labelled lines of a verdict, the same for the terminal and for HTML
+    repairs   what to do about a finding, for each mechanism that may be its cause
     cells     ranks x micro-batches: which are shown, and the word for each share
     terminal  `page`, `print_verdict`
     html      `html`

@@ -13,12 +13,19 @@ from failuremap.audit.report.words import clean, decimal, plural, shorten
 FAIR_MARGIN = 0.005
 FAIR_MARGIN_WHEN_RIGHT = 0.05
 MOST_UNIT_LETTERS = 16
+LARGE_SHARE = 10.0
 
 
 def main_cells(verdict: Verdict) -> list[Cell]:
     """Choose the cells of the sentence: those of the first finding, else those of the representative step."""
     first = verdict.findings[0].cells if verdict.findings else []
     return sorted(first or verdict.cells, key=lambda cell: (cell.rank, cell.micro_batch))
+
+
+def main_step(verdict: Verdict) -> int | None:
+    """Name the step that `main_cells` show; None where the verdict does not say."""
+    own = verdict.findings and verdict.findings[0].cells
+    return verdict.findings[0].cells_step if own else verdict.cells_step
 
 
 def word(share: float | None, outcome: Outcome) -> str:
@@ -36,8 +43,13 @@ def word(share: float | None, outcome: Outcome) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """Write a share with two places; `?` where it was not measured."""
-    return "?" if share is None else decimal(share)
+    """Write a share with two places, a large one with one; `?` where it was not measured."""
+    return "?" if share is None else decimal(share, 1 if abs(share) >= LARGE_SHARE else 2)
+
+
+def of_fair(share: float) -> str:
+    """Say what goes behind a share: `27.0 times a fair share`, `0.72 of a fair share`."""
+    return "times a fair share" if share > 1 and share_text(share) != "1.00" else "of a fair share"
 
 
 def count_text(count: float | None, unit: str) -> str:
@@ -64,9 +76,10 @@ class Fold:
         return "; ".join(said)
 
     def _between(self) -> str:
-        low, high = share_text(self.between[-1].share), share_text(self.between[0].share)
+        most = self.between[0].share or 0.0
+        low, high = share_text(self.between[-1].share), share_text(most)
         span = f"all {low}" if low == high else f"from {low} to {high}"
-        return f"{plural(len(self.between), 'cell')} between, {span} of a fair share"
+        return f"{plural(len(self.between), 'cell')} between, {span} {of_fair(most)}"
 
 
 def fold(cells: list[Cell], keep: int) -> Fold:

@@ -8,9 +8,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from failuremap.audit.model import Cell, Finding, Verdict
-from failuremap.audit.report.cells import count_text, fold, main_cells, share_text, word
+from failuremap.audit.report.cells import count_text, fold, main_cells, main_step, of_fair, share_text, word
 from failuremap.audit.report.json_ import to_json
-from failuremap.audit.report.outline import MARKS, about, context, rests_on
+from failuremap.audit.report.outline import MARKS, about, context, leads, notes, rests_on
+from failuremap.audit.report.repairs import repairs
 from failuremap.audit.report.words import clean, visible
 
 MOST_CELLS = 4096
@@ -49,7 +50,9 @@ def html(verdict: Verdict) -> str:
         mark=MARKS[verdict.outcome],
         context=context(verdict),
         findings=[_finding(finding, verdict, index) for index, finding in enumerate(verdict.findings)],
-        picture=_picture(cells, verdict),
+        picture=_picture(cells, verdict, main_step(verdict)),
+        leads=leads(verdict),
+        notes=notes(verdict),
         rests=rests_on(cells, verdict.evidence),
         json=visible(to_json(verdict)),
     )
@@ -62,12 +65,12 @@ def _finding(finding: Finding, verdict: Verdict, index: int) -> dict[str, object
         "lines": about(finding, verdict),
         "parameters": [clean(name) for name in finding.parameters],
         "unnamed": max(0, finding.parameter_count - len(finding.parameters)),
-        "repair": visible(finding.repair),
-        "picture": _picture(finding.cells, verdict) if index and finding.cells else None,
+        "repairs": [visible(text) for text in repairs(finding, verdict)],
+        "picture": _picture(finding.cells, verdict, finding.cells_step) if index and finding.cells else None,
     }
 
 
-def _picture(cells: list[Cell], verdict: Verdict) -> dict[str, object] | None:
+def _picture(cells: list[Cell], verdict: Verdict, step: int | None) -> dict[str, object] | None:
     """Arrange cells: a tile a rank where there is one micro-batch, a table otherwise, the ends of too many."""
     if not cells:
         return None
@@ -75,7 +78,7 @@ def _picture(cells: list[Cell], verdict: Verdict) -> dict[str, object] | None:
     columns = sorted({cell.micro_batch for cell in cells})
     legend = [(*shade(share, "fair" if share == 1 else ""), label) for share, label in LEGEND]
     shared: dict[str, object] = {"legend": legend, "unit": clean(verdict.unit), "columns": columns, "summary": ""}
-    shared["measured"] = any(cell.share is not None for cell in cells)
+    shared |= {"measured": any(cell.share is not None for cell in cells), "step": step}
     if len(cells) > MOST_CELLS:
         folded = fold(cells, KEPT_OF_MORE)
         shown = folded.heaviest + folded.lightest
@@ -101,6 +104,8 @@ def _tiles(cells: list[Cell], verdict: Verdict, folded: bool) -> list[tuple[str,
 def _drawn(cell: Cell, verdict: Verdict) -> dict[str, str | int]:
     """Say how one cell looks: colour by class, the share, the word, and the rest for who points at it."""
     named = word(cell.share, verdict.outcome)
+    measured = cell.share is not None and math.isfinite(cell.share)
+    whole = f"{share_text(cell.share)} {of_fair(cell.share)}, " if measured and cell.share is not None else ""
     parts = [("coefficient", cell.coefficient), ("loss weight", cell.loss_weight)]
     shade_class, depth = shade(cell.share, named)
     return {
@@ -109,7 +114,8 @@ def _drawn(cell: Cell, verdict: Verdict) -> dict[str, str | int]:
         "share": share_text(cell.share) if cell.share is None or math.isfinite(cell.share) else "",
         "word": "infinite" if cell.share == math.inf else named,
         "count": count_text(cell.count, verdict.unit),
-        "more": ", ".join(f"{name} {'not measured' if value is None else f'{value:.6g}'}" for name, value in parts),
+        "more": whole
+        + ", ".join(f"{name} {'not measured' if value is None else f'{value:.6g}'}" for name, value in parts),
     }
 
 

@@ -13,6 +13,7 @@ MARKS: dict[Outcome, str] = {"right": "✓", "wrong": "✗", "cannot tell": "?",
 
 MOST_COEFFICIENTS = 8
 MOST_SCRIPT_LETTERS = 60
+UNTIL_THEN = "Until then: "
 
 
 def context(verdict: Verdict) -> list[str]:
@@ -86,6 +87,17 @@ def _effect(finding: Finding, promise: str) -> list[str]:
         off = f"update off by {decimal(finding.effect)} of the right one"
         said.append(off if math.isfinite(finding.effect) else f"the update's error is {decimal(finding.effect)}")
     return said
+
+
+def leads(verdict: Verdict) -> bool:
+    """Whether the sentence opens with the outcome itself, which then need not stand before it."""
+    return verdict.sentence.lower().startswith(verdict.outcome)
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """Give the notes; of a script that failed before anything was measured, not what there was until then."""
+    nothing = verdict.outcome == "script failed" and not verdict.evidence.step_count
+    return [clean(note) for note in verdict.notes if not (nothing and note.startswith(UNTIL_THEN))]
 
 
 def because(verdict: Verdict) -> list[Line]:

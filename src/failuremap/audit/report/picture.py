@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from failuremap.audit.model import Cell, Verdict
-from failuremap.audit.report.cells import count_text, fold, share_text, word
+from failuremap.audit.report.cells import count_text, fold, main_step, of_fair, share_text, word
 from failuremap.audit.report.words import plural
 
 MOST_RANKS = 4
@@ -41,8 +41,8 @@ class Picture:
         if not self.cells:
             return []
         if len(self._columns) == 1 and len(self._ranks) <= MOST_RANKS_IN_ONE_COLUMN:
-            rows = self._rows([(f"rank {cell.rank}", cell) for cell in self.cells])
-            return [self._header(f"{' ' * self._label}micro-batch {self._columns[0]}", rows), *rows]
+            rows = self._rows([(f"rank {cell.rank}".ljust(self._label - GAP), cell) for cell in self.cells])
+            return [self._header(f"{self._step:<{self._label}}micro-batch {self._columns[0]}", rows), *rows]
         if len(self._ranks) <= MOST_RANKS and self._column_width >= NARROWEST_COLUMN:
             return self._matrix()
         return self._folded()
@@ -57,7 +57,12 @@ class Picture:
 
     @property
     def _label(self) -> int:
-        return max(len(f"rank {rank}") for rank in self._ranks) + GAP
+        return max(len(self._step), *(len(f"rank {rank}") for rank in self._ranks)) + GAP
+
+    @property
+    def _step(self) -> str:
+        step = main_step(self.verdict)
+        return "" if step is None else f"step {step}"
 
     @property
     def _column_width(self) -> int:
@@ -72,7 +77,7 @@ class Picture:
         columns = len(self._columns)
         size = f"{plural(len(self._ranks), 'rank')} x {plural(columns, 'micro-batch', 'es')}"
         rows = self._rows([(_place(cell, columns), cell) for cell in folded.heaviest + folded.lightest])
-        header = self._header(f"heaviest and lightest of {size}", rows)
+        header = self._header(f"{self._step}  heaviest and lightest of {size}".lstrip(), rows)
         if folded.summary:
             rows.insert(len(folded.heaviest), Text(f"… {folded.summary}", "dim"))
         return [header, *rows]
@@ -96,7 +101,7 @@ class Picture:
         named = word(cell.share, self.verdict.outcome)
         if cell.share is None or not math.isfinite(cell.share):
             return named if cell.share is None else share_text(cell.share)
-        return f"{share_text(cell.share)}{' of a fair share' if wide else ''}, {named}"
+        return f"{share_text(cell.share)}{f' {of_fair(cell.share)}' if wide else ''}, {named}"
 
     def _matrix(self) -> list[Text]:
         """Draw a column for each micro-batch, the counts beside the bars or below them."""
@@ -107,7 +112,7 @@ class Picture:
             rows.append(self._joined(f"rank {rank}", [self._cell(cell) for cell in row]))
             if self._column_width < ONE_LINE_COLUMN:
                 rows.append(self._joined("", [self._count(cell) for cell in row]))
-        header = self._joined("", [Text(f"micro-batch {column}") for column in self._columns])
+        header = self._joined(self._step, [Text(f"micro-batch {column}") for column in self._columns])
         header.style = "dim"
         if all(cell.share is None for cell in self.cells):
             return [header, *rows]

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from failuremap.audit.model import Outcome, Verdict
 from failuremap.audit.report.cells import main_cells
-from failuremap.audit.report.outline import MARKS, Line, about, because, context, rests_on
+from failuremap.audit.report.outline import MARKS, Line, about, because, context, leads, notes, rests_on
 from failuremap.audit.report.picture import Picture
+from failuremap.audit.report.repairs import repairs
 from failuremap.audit.report.words import clean, plural
 
 WIDEST = 120
@@ -85,9 +86,10 @@ class _Page:
 
     def _headline(self, console: Console, width: int) -> Iterator[Text]:
         verdict = self.verdict
-        outcome = f"{MARKS[verdict.outcome]} {verdict.outcome}  "
+        mark = MARKS[verdict.outcome]
+        outcome = f"{mark} " if leads(verdict) else f"{mark} {verdict.outcome}  "
         first, *rest = Text(outcome + clean(verdict.sentence), "bold").wrap(console, width - MARGIN)
-        first.stylize(STYLES[verdict.outcome], 0, len(outcome))
+        first.stylize(STYLES[verdict.outcome], 0, len(mark) + 1 + len(verdict.outcome))
         yield first
         yield from _indented(rest)
         if context(verdict):
@@ -96,11 +98,12 @@ class _Page:
     def _closing(self, rests: str) -> list[Line]:
         verdict = self.verdict
         further = [finding.sentence for finding in verdict.findings[1:]]
-        repair = clean(verdict.findings[0].repair) if verdict.findings else ""
         lines = [("evidence", rests)] if rests else []
         lines += _listed("also", further, MOST_FURTHER, "finding")
-        lines += [("repair", repair)] if repair else []
-        return lines + _listed("note", verdict.notes, MOST_NOTES, "note")
+        for finding in verdict.findings[:1]:
+            told = [clean(text) for text in repairs(finding, verdict)]
+            lines += [("repair" if index == 0 else "", text) for index, text in enumerate(told)]
+        return lines + _listed("note", notes(verdict), MOST_NOTES, "note")
 
 
 def _listed(label: str, texts: list[str], most: int, noun: str) -> list[Line]:
