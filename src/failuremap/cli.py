@@ -30,6 +30,8 @@ from failuremap.catalogue.shelf import mechanism, mechanisms
 from failuremap.catalogue.verify import StageResult, verify
 from failuremap.errors import InvalidArgument
 
+_NOTHING_ASKED = 2  # as click has it; 0 would read as a right job
+
 
 class _CommandLine(click.Group):
     """A group that ends the process with what a command returns, and says bad usage in one line."""
@@ -38,15 +40,20 @@ class _CommandLine(click.Group):
         sys.exit(run_command(self))
 
 
-@click.group(cls=_CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_CommandLine, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="failuremap")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> int:
     """See what a training job really does with its gradients.
 
     \b
       failuremap audit --nproc 2 -- train.py --epochs 1     run a script and judge it
       failuremap show replica-means-ignore-counts           what a named fault is, and its repair
     """
+    if context.invoked_subcommand is not None:
+        return 0
+    click.echo(context.get_help(), err=True)
+    return _NOTHING_ASKED
 
 
 @main.command("audit", context_settings=COMMAND_SETTINGS)
@@ -100,10 +107,13 @@ def diagnose_command(trace_dir: Path, **given: Any) -> int:
 
 @main.command("list")
 def list_command() -> None:
-    """List the faults that have a name, one a line."""
+    """List the faults that have a name, one a line.
+
+    Those marked (scripts) have a broken and a fixed form that run: `failuremap show SLUG --stage broken`.
+    """
     width = max(map(len, mechanisms()), default=0)
     for slug, entry in mechanisms().items():
-        click.echo(f"{slug:{width}}  {entry.title}")
+        click.echo(f"{slug:{width}}  {entry.title}{'  (scripts)' if entry.stages else ''}")
 
 
 @main.command("show")
@@ -119,6 +129,8 @@ def show_command(slug: str, stage: Stage | None, n: int) -> None:
       failuremap show replica-means-ignore-counts --stage broken -N 2 | python -
     """
     entry = mechanism(slug)
+    if stage and not entry.stages:
+        raise InvalidArgument(f"slug={slug!r} has no script for --stage {stage}. {_with_scripts()}")
     click.echo(render(entry, stage, n) if stage else _described(entry), nl=stage is None)
 
 
@@ -134,15 +146,36 @@ def verify_command(slugs: tuple[str, ...]) -> int:
     """
     results = verify(slugs or None, _print_result)
     if not results:
-        raise InvalidArgument(f"slugs={list(slugs)}: no scripts to run; these entries are data alone.")
+        raise InvalidArgument(f"slugs={list(slugs)}: no scripts to run. {_with_scripts()}")
+    click.echo(_summary(slugs or tuple(mechanisms()), results))
     return int(not all(result.holds for result in results))
 
 
 def _print_result(result: StageResult) -> None:
     """Print what one script showed, against what it should show."""
-    checks = f"{len(result.failed_checks)} of {result.check_count} checks failed"
+    failed = len(result.failed_checks)
+    seen = f"fails {failed} of {result.check_count} checks" if failed else f"passes all {result.check_count} checks"
     mark = "ok    " if result.holds else "FAILED"
-    click.echo(f"{mark} {result.slug} {result.stage} N={result.variant}  {result.problem or checks}")
+    click.echo(f"{mark} {result.slug} {result.stage} N={result.variant}  {result.problem or f'{seen}, as it should'}")
+
+
+def _summary(slugs: tuple[str, ...], results: list[StageResult]) -> str:
+    """Say how much was run, how much of it was not as it should be, and what has nothing to run."""
+    verified = {result.slug for result in results}
+    wrong = sum(not result.holds for result in results)
+    held = f"{wrong} not as they should be" if wrong else "all as they should be"
+    without = len(set(slugs) - verified)
+    rest = f"; {without} {'entries have' if without > 1 else 'entry has'} no scripts" if without else ""
+    return f"{_counted(len(results), 'script')} of {_counted(len(verified), 'mechanism')} run, {held}{rest}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _with_scripts() -> str:
+    """Name the entries that have scripts."""
+    return f"Entries with scripts: {', '.join(slug for slug, entry in mechanisms().items() if entry.stages)}."
 
 
 def _described(entry: Mechanism) -> str:
