@@ -325,6 +325,18 @@ class TestRefusals:
         with pytest.raises(InvalidArgument, match=message):
             aggregate(contributions, counts, rule=rule)
 
+    @pytest.mark.torch
+    def test_a_tensor_is_refused_with_what_to_give_instead(self):
+        import torch
+
+        tensor = torch.ones(2)
+        advice = r" Of a tensor give tensor\.numpy\(\), after \.detach\(\)\.cpu\(\) where needed\.$"
+        for contributions in (tensor, [tensor, tensor], [np.ones(2, np.float32), tensor]):
+            with pytest.raises(InvalidArgument, match=advice):
+                aggregate(contributions, rule="sum")
+
+        assert aggregate([tensor.numpy(), tensor.numpy()], rule="sum").tolist() == [2.0, 2.0]
+
 
 def test_lists_need_no_numpy():
     code = (

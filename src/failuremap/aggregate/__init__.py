@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from failuremap.aggregate import plain
-from failuremap.aggregate.checks import checked_counts, checked_rule
+from failuremap.aggregate.checks import checked_counts, checked_rule, tensor_advice
 from failuremap.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def aggregate(contributions: Any, counts: Any = None, *, rule: RuleName = "weigh
     if not _is_sequence(contributions):
         raise InvalidArgument(
             f"contributions is of type {type(contributions).__name__}; "
-            "expected a list of lists of numbers, or NumPy arrays."
+            f"expected a list of lists of numbers, or NumPy arrays.{tensor_advice(contributions)}"
         )
     return plain.combine(contributions, checked_counts(counts, len(contributions), rule), rule)
 

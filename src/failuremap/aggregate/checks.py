@@ -18,6 +18,11 @@ def checked_rule(rule: object) -> None:
         raise InvalidArgument(f"rule={rule!r} is not known; expected one of: {', '.join(RULES)}.")
 
 
+def tensor_advice(value: object) -> str:
+    """Says what to give instead of a framework's tensor; "" for all else."""
+    return " Of a tensor give tensor.numpy(), after .detach().cpu() where needed." if hasattr(value, "numpy") else ""
+
+
 def checked_counts(counts: Any, contribution_count: int, rule: str) -> list[int]:
     """Returns the counts as ints; ones for a rule that has none."""
     if rule != "weighted_mean":

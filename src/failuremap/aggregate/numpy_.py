@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from failuremap.aggregate.checks import tensor_advice
 from failuremap.errors import InvalidArgument
 
 # A sum may leave float64's range on the way to a result that lies within it; it is then formed this much smaller.
@@ -49,6 +50,7 @@ def _check_array(contributions: Sequence[Any], k: int, first: int) -> None:
     if not isinstance(array, np.ndarray | np.generic):
         raise InvalidArgument(
             f"contributions[{k}] is of type {type(array).__name__} but others are NumPy arrays; give one kind."
+            f"{tensor_advice(array)}"
         )
     if array.dtype.name not in _FLOATS and not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgument(

@@ -8,6 +8,7 @@ from fractions import Fraction
 from numbers import Integral, Rational, Real
 from typing import Any
 
+from failuremap.aggregate.checks import tensor_advice
 from failuremap.errors import InvalidArgument
 from failuremap.rules import Layout, known_rule
 
@@ -53,6 +54,7 @@ def _check_vector(contributions: Sequence[Any], k: int, first: int) -> None:
     if not isinstance(vector, list | tuple):
         raise InvalidArgument(
             f"contributions[{k}] is of type {type(vector).__name__}; expected a list of numbers, or a NumPy array."
+            f"{tensor_advice(vector)}"
         )
     for index, value in enumerate(vector):
         if isinstance(value, bool) or not isinstance(value, Real):
