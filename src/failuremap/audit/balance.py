@@ -114,7 +114,7 @@ class Balance:
         layout = self.layout(observer, full_window)
         found = match(shares.tolist(), errors.tolist(), layout, tolerance=EVEN - 1)
         total = float(shares.sum())
-        if not found and total > 0:  # by its shape alone: the script may weigh the term, or clip by hand
+        if not found and total > 0 and self.uneven:  # by its shape: the script may weigh the term, or clip
             parts, noise = (shares / total).tolist(), (errors / total).tolist()
             found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1)
         return [fit.rule.name for fit in found]
