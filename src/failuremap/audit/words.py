@@ -236,10 +236,7 @@ def own_weights(term: Term, asked: Asked) -> str:
 
 def own_factor(balance: Balance) -> str:
     """A total that no rule explains."""
-    return (
-        f"{balance.term.name}: the total weight is {number(balance.total)}, the same for every unit: "
-        "a factor of the script's own (or clipping)"
-    )
+    return f"{balance.term.name}: every unit weighs the same, with a factor of the script's own (or clipping)"
 
 
 def not_separable(balance: Balance) -> str:

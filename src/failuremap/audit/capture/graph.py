@@ -86,7 +86,8 @@ def _read_scale(recorder: Recorder, reduction: Any) -> None:
 
     def arrived(gradients: tuple[Tensor, ...]) -> None:
         try:
-            scale = gradients[0].detach().double().sum() / elements
+            # a log-likelihood is a loss with the sign turned
+            scale = gradients[0].detach().double().sum().abs() / elements
             event = {"function": "count", "reduction": "sum", "count": units, "scale": scale}
             recorder.on_loss({**event, "site": "failuremap.count", "place": ""})
         except Exception as error:
