@@ -41,6 +41,9 @@ def findings(story: Story) -> list[Finding]:
     for step in story.judged:
         for fault in step.faults:
             kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
+    # a factor that is R or M at one step and another at the next is chance (a clip of each tensor by its own norm)
+    often = 0.8 * len(story.judged)
+    kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith("scaled") or len(seen) >= often}
     averaged = made_equal(story)
     if averaged:
         kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(Sign.OWN_RANK_ONLY)}

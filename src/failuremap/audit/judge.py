@@ -349,7 +349,7 @@ def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> N
         if any(abs(factor / value - 1) < 0.01 for value in named):
             judged.faults.append(
                 Fault(
-                    "scaled parameters",
+                    f"scaled parameters {factor} {touched}",
                     {Sign.SOME_PARAMETERS},
                     words.scaled_parameters(touched, factor),
                     parameters=touched,

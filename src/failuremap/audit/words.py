@@ -160,9 +160,10 @@ def other_parameters(names: list[str], count: int) -> str:
 
 def scaled_parameters(names: list[str], factor: float) -> str:
     """Some parameters differ by a factor."""
+    many = f"{len(names)} parameters" if len(names) > 1 else "1 parameter"
     if abs(factor) < 1e-6:
-        return f"{len(names)} parameters got gradients and an update of zero: {listed(names)}."
-    return f"{len(names)} parameters get {number(factor)} times the update of the rest: {listed(names)}."
+        return f"{many} got gradients and an update of zero: {listed(names)}."
+    return f"{many} get{'' if len(names) > 1 else 's'} {number(factor)} times the update of the rest: {listed(names)}."
 
 
 def unexplained(names: list[str], count: int, hooks: list[str]) -> str:
