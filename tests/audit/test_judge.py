@@ -197,7 +197,7 @@ def test_a_parameter_with_a_rule_of_its_own_is_a_fault_with_its_name(tmp_path):
 def test_a_parameter_off_by_the_ranks_or_the_window_is_a_fault(factor, name, tmp_path):
     fault = the_fault(last(HandJob(THREE, scaled_in(name, factor)), tmp_path))
 
-    assert (fault.kind, fault.parameters) == ("scaled parameters", [name])
+    assert (fault.kind.startswith("scaled parameters"), fault.parameters) == (True, [name])
 
 
 @pytest.mark.parametrize("factor", [0.1, 10, 0.7])

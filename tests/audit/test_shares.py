@@ -218,7 +218,7 @@ def test_a_second_term_of_another_weight_is_no_fault(tmp_path):
     judged = judged_in(folder)[-1]
 
     assert (judged.faults, judged.doubts, shares(judged)) == ([], [], [1, 1])
-    assert judged.notes[0].startswith("mse_loss(mean) at train.py:50: the total weight is 0.01")
+    assert judged.notes[0].startswith("mse_loss(mean) at train.py:50: every unit weighs the same, with a factor")
 
 
 def test_a_second_term_is_judged_for_itself(tmp_path):

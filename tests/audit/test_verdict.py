@@ -393,8 +393,8 @@ def test_a_factor_that_no_rule_explains_is_a_note(tmp_path):
 
     assert verdict.findings == []
     assert verdict.notes[0] == (
-        "cross_entropy(mean) at train.py:41: the total weight is 0.37, the same for every unit: "
-        "a factor of the script's own (or clipping) (3 of 3 steps)"
+        "cross_entropy(mean) at train.py:41: every unit weighs the same, "
+        "with a factor of the script's own (or clipping) (3 of 3 steps)"
     )
 
 
