@@ -205,7 +205,7 @@ def test_a_parameter_off_by_another_factor_is_the_scripts_own_affair(factor, tmp
     judged = last(HandJob(THREE, scaled_in("head.weight", factor)), tmp_path)
 
     assert judged.faults == []
-    assert judged.notes == [f"1 parameters get {factor:g} times the update of the rest: head.weight."]
+    assert judged.notes == [f"1 parameter gets {factor:g} times the update of the rest: head.weight."]
 
 
 # ---- data, the step before, numbers that are not finite
