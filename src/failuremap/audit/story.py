@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,13 +89,17 @@ class Part:
 _LOSS_FIELDS = frozenset(("function", "reduction", "count", "scale", "site"))
 
 
-def _check(fields: dict[str, Any], size: int, payload: NDArray[np.float32]) -> None:
-    """Holds a record of gradients against the format; what is wrong becomes a TraceError that names the record."""
+def _check_size(payload: NDArray[np.float32], size: int) -> None:
+    """What is wrong with a record becomes a TraceError that names it."""
     if len(payload) != size:
         raise ValueError(f"{len(payload)} numbers, its parameters have {size}")
-    for loss in fields["losses"]:
+
+
+def _check_losses(losses: list[dict[str, Any]]) -> None:
+    for loss in losses:
         if absent := _LOSS_FIELDS - set(loss):
             raise ValueError(f"a loss without {', '.join(sorted(absent))}")
+        _ = float(loss["count"]), float(loss["scale"] or 0)
 
 
 @dataclass
@@ -162,12 +166,13 @@ class _Story:
         number = self.last_backward = fields["id"]
         if number not in self.pending:
             self.pending[number] = Backward(number, fields["via"], fields["unseen"], fields["path"])
-        _check(fields, sum(self.parameters[id].rows for id in (*fields["parameters"], *fields["altered"])), payload)
+        _check_size(payload, self._rows((*fields["parameters"], *fields["altered"])))
+        _check_losses(fields["losses"])
         backward = self.pending[number]
         backward.losses += fields["losses"]
         backward.counts += fields["counts"]
         backward.kept |= set(fields["kept"])
-        size = sum(self.parameters[id].rows for id in fields["parameters"])
+        size = self._rows(fields["parameters"])
         backward.chunks.append(Chunk(tuple(fields["parameters"]), payload[:size]))
         if fields["altered"]:
             backward.altered.append(Chunk(tuple(fields["altered"]), payload[size:]))
@@ -175,30 +180,39 @@ class _Story:
             self.waiting.setdefault(id, set()).add(number)
 
     def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        self.clips.append({**fields, "after": self.last_backward})
+        self.clips.append({"norm": float(fields["norm"]), "limit": float(fields["limit"]), "after": self.last_backward})
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        _check_size(payload, self._rows(fields["parameters"]))
         self.before_clip.append((fields["limit"], Chunk(tuple(fields["parameters"]), payload)))
 
     def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         self.notes.append(str(fields["text"]))
 
     def _end(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
+        _check_size(payload, self._rows(fields["parameters"]))
         self.final = Chunk(tuple(fields["parameters"]), payload)
 
     def _step(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         ids = tuple(fields["parameters"])
-        update_size = sum(self.parameters[id].rows for id in ids)
+        update_size = self._rows(ids)
+        whole = fields["weights"] == "sketch"
+        weights_size = update_size if whole else sum(self.parameters[id].coordinates for id in ids)
+        _check_size(payload, update_size + weights_size)
         numbers = sorted(set().union(*(self.waiting.pop(id, set()) for id in ids)))
         part = Part(
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
             [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
-            [Chunk(ids, payload[update_size:], fields["weights"] == "sketch")],
+            [Chunk(ids, payload[update_size:], whole)],
             fields["absent"], fields["unwatched"], self.clips, fields.get("norm"),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
             self._append(part)
+
+    def _rows(self, ids: Iterable[int]) -> int:
+        """Numbers in the sketches of these parameters together."""
+        return sum(self.parameters[id].rows for id in ids)
 
     def _before_clip(self, update: Chunk) -> list[Chunk]:
         """What stood before a clip by value, for the parameters whose update is just that, clipped."""
