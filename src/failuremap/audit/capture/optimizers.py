@@ -97,7 +97,14 @@ def _norm(gradients: list[Tensor]) -> float | None:
     """The length of the whole update, by which clipping written by hand is known; None where some are sparse."""
     if any(gradient.is_sparse for gradient in gradients) or not gradients:
         return None
-    return torch.nn.utils.get_total_norm(gradients).item()
+    return torch.stack([_square(gradient.reshape(-1)) for gradient in gradients]).sum().sqrt().item()
+
+
+def _square(flat: Tensor) -> Tensor:
+    if flat.dtype in (torch.float16, torch.bfloat16):  # their own arithmetic is too coarse, and overflows
+        return torch.linalg.vector_norm(flat, dtype=torch.float32).double() ** 2
+    # dot reads a tensor in two thirds of the time that a norm takes
+    return torch.dot(flat, flat).double()
 
 
 def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
