@@ -102,7 +102,8 @@ def _norm(gradients: list[Tensor]) -> float | None:
 
 def _square(flat: Tensor) -> Tensor:
     if flat.dtype in (torch.float16, torch.bfloat16):  # their own arithmetic is too coarse, and overflows
-        return torch.linalg.vector_norm(flat, dtype=torch.float32).double() ** 2
+        norm: Tensor = torch.linalg.vector_norm(flat, dtype=torch.float32)
+        return norm.double().square()
     # dot reads a tensor in two thirds of the time that a norm takes
     return torch.dot(flat, flat).double()
 
