@@ -93,7 +93,7 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
 
 
 def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
-    """The mechanisms that fit at every step; where none does, those that fit most often."""
+    """The mechanisms that fit at every step; where none does, those that fit at most, half at least."""
     dropped = _CHANGING if _steady([fault.ratio for fault in faults if fault.kind == "weights"]) else set()
     by_layout = {(tuple(fault.followed), frozenset(fault.signs - dropped)) for fault in faults}
     found = {key: recognise(key[0], key[1], promise=story.promise) for key in by_layout}
@@ -101,7 +101,7 @@ def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
     by_slug = {mechanism.slug: mechanism for mechanisms in per_step for mechanism in mechanisms}
     times = Counter(mechanism.slug for mechanisms in per_step for mechanism in mechanisms)
     most = max(times.values(), default=0)
-    fitting = [by_slug[slug] for slug, count in sorted(times.items()) if count == most]
+    fitting = [by_slug[slug] for slug, count in sorted(times.items()) if count == most and 2 * most >= len(faults)]
     return _of_short_windows(story, faults, fitting)
 
 
