@@ -93,7 +93,10 @@ class Balance:
 
     @property
     def off(self) -> bool:
-        """Whether the total weight is not the promised one, beyond doubt."""
+        """Whether the total weight is not the promised one, beyond doubt; a gradient of zero hides its coefficient."""
+        counting = self.term.has_K & (self.term.counts_K > 0)
+        if not np.isfinite(self.errors_K[counting]).all():
+            return False
         return self.term.total_known and abs(self.total - 1) > max(TOTAL, 5 * self.relative_error)
 
     def layout(self, observer: int, full_window: int) -> Layout:
