@@ -55,7 +55,6 @@ class Judged:
     residual: float | None = None
     unjudged: set[str] = field(default_factory=set)
     """Parameters whose update no rule explains, or whose gradients were not captured."""
-    all_parameters: int = 0
     losses_seen: int = 0
     losses_total: int = 0
     sites: list[str] = field(default_factory=list)

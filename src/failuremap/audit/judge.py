@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     """Judges one step."""
-    judged = Judged(step.number, weights_equal=step.weights_equal, all_parameters=len(step.parameters))
+    judged = Judged(step.number, weights_equal=step.weights_equal)
     judged.differing, judged.names = step.weights_differ_in, frozenset(parameter.name for parameter in step.parameters)
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})

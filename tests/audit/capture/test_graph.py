@@ -29,9 +29,9 @@ def losses(torch):
 
 
 def unseen(*roots):
-    from failuremap.audit.capture.graph import unseen_terms
+    from failuremap.audit.capture.graph import terms
 
-    return unseen_terms(roots)
+    return terms(roots).unseen
 
 
 def test_a_marked_loss_is_seen(losses):

@@ -72,11 +72,6 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     return Terms(sorted(found), reductions)
 
 
-def unseen_terms(roots: Iterable[Tensor]) -> list[str]:
-    """Names of the operations by which backward leaves the arithmetic around the losses; [] if all terms were seen."""
-    return terms(roots).unseen
-
-
 def _read_scale(recorder: Recorder, reduction: Any) -> None:
     """Where the script has said how many units there are: what one weighs is what reaches the one sum over them."""
     units = sum(recorder.counts)

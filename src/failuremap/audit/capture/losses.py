@@ -4,7 +4,7 @@
     sum   L = sum_i w_i l_i               a unit's loss weight is  s w_i
     none  one value a unit                a unit's loss weight is the gradient that reached its value
 
-The result of a call is marked in the autograd graph, so that `graph.unseen_terms` can tell what backward reached by
+The result of a call is marked in the autograd graph, so that `graph.terms` can tell what backward reached by
 another way.
 """
 
