@@ -42,7 +42,7 @@ def test_a_right_step_has_nothing_to_say(tmp_path):
     judged = last(HandJob(EVEN), tmp_path)
 
     assert silent(judged)
-    assert (judged.notes, judged.micro_batch_count, judged.all_parameters) == ([], 2, 4)
+    assert (judged.notes, judged.micro_batch_count, len(judged.names)) == ([], 2, 4)
     assert (judged.losses_seen, judged.losses_total) == (4, 4)
     assert judged.sites == ["cross_entropy(mean) at train.py:41"]
 
