@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
+
+from audit.harness import JobServer
 
 
 def _absent(what: str, advice: str) -> NoReturn:
@@ -45,6 +47,13 @@ def require() -> Callable[..., str]:
 def require_module() -> Callable[[str], None]:
     """A function that a test calls for an optional Python package: `require_module("torch")`."""
     return find_module
+
+
+@pytest.fixture(scope="session")
+def job_server() -> Iterator[JobServer]:
+    """A process that has imported torch and forks the ranks of one job at a time; it starts when a test asks for it."""
+    with JobServer() as server:
+        yield server
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

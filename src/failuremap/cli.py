@@ -183,7 +183,7 @@ def _described(entry: Mechanism) -> str:
     parts = {
         "what": entry.abstract,
         "contract": entry.contract,
-        "why": entry.why,
+        "why": entry.root_cause,
         "repair": entry.repair,
         "separated": entry.separated_by,
         "see": " ".join(entry.references),

@@ -38,7 +38,7 @@ def test_all_mechanisms_that_the_audit_names_are_there():
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
 def test_an_entry_is_complete(entry):
-    prose = {name: getattr(entry, name) for name in ("abstract", "contract", "why", "separated_by", "repair")}
+    prose = {name: getattr(entry, name) for name in ("abstract", "contract", "root_cause", "separated_by", "repair")}
 
     assert [name for name, text in prose.items() if len(text) < 15] == []
     assert entry.title[0].isupper()
@@ -71,7 +71,7 @@ def test_every_sign_is_used_or_says_what_else_was_seen():
 
 
 def test_the_two_seed_families_have_code():
-    assert {entry.slug: entry.case for entry in entries() if entry.stages} == {
+    assert {entry.slug: entry.alias for entry in entries() if entry.stages} == {
         "replica-means-ignore-counts": "FA-99241",
         "partials-averaged": "FA-99246",
     }

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from failuremap.catalogue import STAGES, VARIANTS, mechanism, render, verify
+from failuremap.catalogue.claims import claim_problem
 from failuremap.catalogue.run import run
-from failuremap.catalogue.verify import rule_problem, verify_stage
+from failuremap.catalogue.verify import verify_stage
 from failuremap.errors import InvalidArgument
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
@@ -73,7 +74,7 @@ def test_a_mechanism_without_code_gives_no_result():
 @pytest.mark.parametrize("slug", WITH_CODE)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_follows_its_rule(slug, stage):
-    assert rule_problem(mechanism(slug), stage) == ""
+    assert claim_problem(mechanism(slug), stage) == ""
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_stage_follows_its_rule(slug, stage):
 def test_negative_control_a_misnamed_rule_is_caught(stage, wrong):
     entry = replace(mechanism("partials-averaged"), **wrong)
 
-    assert f"{stage} doesn't follow {entry.rule_of(stage)}: " in rule_problem(entry, stage)
+    assert f"{stage} doesn't follow {entry.rule_of(stage)}: " in claim_problem(entry, stage)
     assert not verify_stage(entry, stage, 1).holds
 
 

@@ -29,18 +29,41 @@ def signs(*alternatives: set[Sign]) -> Signs:
 
 
 @dataclass(frozen=True)
+class Clause:
+    """One sentence of a contract that can be kept or broken by itself, and the checks that show it.
+
+    Attributes:
+        id: Short name, unique within the contract.
+        kind: `boundary` (an edge of the domain), `algebraic` (what the result is), `numeric` (how exact it is), or
+            `purity` (what a call leaves as it was).
+        text: The clause in one sentence.
+        checks: Labels of the checks that break where the clause is broken.
+    """
+
+    id: str
+    kind: Literal["boundary", "algebraic", "numeric", "purity"]
+    text: str
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Stages:
-    """The code of a mechanism's file: three implementations of one contract, and what is asked of them."""
+    """The code of a mechanism's file: three implementations of one contract, and what is asked of them.
+
+    A file has `contributions` where its contract is a rule, and `law` where it is none; or both.
+    """
 
     broken: Callable[[Any], Vector]
     attempt: Callable[[Any], Vector]
     fixed: Callable[[Any], Vector]
     checks: Callable[..., None]
     """`checks(N, solve, check)` calls `check(label, solve(input), expected)` for each fixture of variant N."""
-    contributions: Callable[[Any], tuple[list[Vector], Layout]]
-    """Input of a stage -> the contributions' gradients, and their layout."""
     sample: Callable[[random.Random], Any]
-    """Source of randomness -> an input with something to add up."""
+    """Source of randomness -> an input of the contract's domain, with something to add up."""
+    contributions: Callable[[Any], tuple[list[Vector], Layout]] | None = None
+    """Input of a stage -> the contributions' gradients, and their layout."""
+    law: Callable[[Any, Callable[[Any], Any]], bool] | None = None
+    """`law(given, solve)` is true where `solve` keeps the contract on this input."""
 
     def function(self, stage: Stage) -> Callable[[Any], Vector]:
         """Returns the implementation of one stage."""
@@ -52,41 +75,70 @@ class Mechanism:
     """One way in which gradients are added up wrongly; its file in `mechanisms/` is the whole entry.
 
     Attributes:
+        number: Its permanent number, never used again; case N of it is `FM-number-N`.
         slug: Its name, that of the wrong pattern; the file's name with hyphens.
         title: The wrong pattern in words.
+        group: The evaluation group: mechanisms so closely related that one tells of the other.
         abstract: One sentence: what goes wrong, for whom.
+        root_cause: Why it goes wrong.
+        failure: What the update is then, in numbers of a small case.
+        failed_approach: The unsuccessful repair, and why it fails.
+        relevance: What it costs in a training run, and where it was met.
+        limitations: What the executable model leaves out.
         contract: What should hold.
-        why: The root cause.
-        promised: Name of the rule that the contract promises.
-        followed: Names of the rules that the job may follow instead; none where the update is no fixed combination.
+        domain: The input: its shape, and what its values may be.
+        clauses: The contract, clause by clause.
+        promised: Name of the rule that the contract promises; "" where a law states it.
+        followed: Names of the rules that the job may follow instead, that of `broken` first; none where there is none.
+        attempt_follows: Name of the rule that the unsuccessful repair follows; "" where it follows none.
+        law: What holds of the result, where no rule states it.
         by_signs_alone: The signs name it under any rule.
         signs: Alternatives; the evidence shows all signs of one of them.
         never: Signs that exclude it.
         separated_by: What would tell it from those that leave like evidence.
+        audit_sees: What an audit of a job that has it reports.
+        audit_blind: Why an audit can't name it in a live job; "" where it does.
         repair: What to do, in PyTorch.
         references: Public reports of it; none where no public report is known.
-        attempt_follows: Name of the rule that the unsuccessful repair follows.
-        case: Published case number, where there is one.
-        stages: The code; none where the entry is data alone.
+        related: Slugs of mechanisms that are mistaken for it, cause it or mirror it.
+        alias: Case number under which variant 1 was published elsewhere.
+        published: Day of its first publication, as YYYY-MM-DD.
+        modified: Day of its last change.
+        stages: The code.
     """
 
+    number: int = 0
     slug: str
     title: str
+    group: str = ""
     abstract: str
+    root_cause: str
+    failure: str = ""
+    failed_approach: str = ""
+    relevance: str = ""
+    limitations: str = ""
     contract: str
-    why: str
+    domain: str = ""
+    clauses: tuple[Clause, ...] = ()
     promised: str = "weighted_mean"
     followed: tuple[str, ...] = ()
+    attempt_follows: str = ""
+    law: str = ""
     by_signs_alone: bool = False
     signs: Signs = (frozenset(),)
     never: frozenset[Sign] = frozenset()
     separated_by: str
+    audit_sees: str = ""
+    audit_blind: str = ""
     repair: str
     references: tuple[str, ...]
-    attempt_follows: str = ""
-    case: str = ""
+    related: tuple[str, ...] = ()
+    alias: str = ""
+    published: str = "2026-11-30"
+    modified: str = "2026-11-30"
     stages: Stages | None = None
 
     def rule_of(self, stage: Stage) -> str:
-        """Names the rule that a stage follows: the promised one where it is fixed."""
-        return {"broken": self.followed[0], "attempt": self.attempt_follows, "fixed": self.promised}[stage]
+        """Names the rule that a stage follows: the promised one where it is fixed; "" where no rule states it."""
+        broken = self.followed[0] if self.followed else ""
+        return {"broken": broken, "attempt": self.attempt_follows, "fixed": self.promised}[stage]

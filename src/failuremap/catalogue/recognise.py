@@ -13,6 +13,7 @@ from failuremap.catalogue.signs import Sign
 Promise = Literal["mean", "sum"]
 
 _PROMISED = {"mean": "weighted_mean", "sum": "unit_sum"}
+_SUMS = {"sum", "unit_sum"}
 # "sum" has no scaled forms; these are its own over the window, and over the ranks.
 _SUM_OVER = {"window": "sum_over_ranks_mean_over_window", "ranks": "mean_over_ranks_sum_over_window"}
 
@@ -70,7 +71,7 @@ def _fit(entry: Mechanism, followed: frozenset[str], seen: frozenset[Sign], prom
 def _accusing(entry: Mechanism, followed: frozenset[str], promise: Promise) -> frozenset[str]:
     """Returns the rules by which a mechanism fits: none where the promise is kept, or is another than its own."""
     kept = _PROMISED[promise] in followed
-    same_promise = (entry.promised == "weighted_mean") == (promise == "mean")
+    same_promise = (entry.promised in _SUMS) == (promise == "sum")
     if kept or not same_promise or entry.by_signs_alone:
         return frozenset()
     return followed.intersection(entry.followed)

@@ -29,7 +29,7 @@ def mechanism(slug: str) -> Mechanism:
         InvalidArgument: There is none; the message names those that are spelled alike.
 
     Example:
-        >>> mechanism("partials-averaged").case
+        >>> mechanism("partials-averaged").alias
         'FA-99246'
     """
     known = mechanisms()
@@ -45,4 +45,5 @@ def _load(module: ModuleType) -> Mechanism:
     entry: Mechanism = module.MECHANISM
     if not hasattr(module, "broken"):
         return entry
-    return replace(entry, stages=Stages(**{part.name: getattr(module, part.name) for part in fields(Stages)}))
+    code = {part.name: getattr(module, part.name) for part in fields(Stages) if hasattr(module, part.name)}
+    return replace(entry, stages=Stages(**code))

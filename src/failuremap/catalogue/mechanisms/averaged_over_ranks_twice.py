@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="Gradients are averaged over the ranks twice",
     abstract="Two places divide by the number of ranks; the update is too small by that number.",
     contract="Given one mean gradient for each rank, return their mean: divided by the number of ranks once.",
-    why="The wrapper averages, and the loop or the loss divides by the world size as well.",
+    root_cause="The wrapper averages, and the loop or the loss divides by the world size as well.",
     followed=(
         "mean_over_ranks",
         "weighted_mean_over_ranks",

@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="A world-size factor compensates a division that is not there",
     abstract="The loss is multiplied by the number of ranks although nothing divides by it unduly.",
     contract="A factor R belongs on the loss only where the loss is over the global count and the reduction is a mean.",
-    why=(
+    root_cause=(
         "The factor that undoes DDP's division of a globally normalised loss was taken over into a job "
         "that sums its gradients, or whose loss is a mean over the rank's own units."
     ),

@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="The accumulated gradient is divided by the window twice",
     abstract="The update shrinks with the number of accumulated micro-batches.",
     contract="Given gradients that are normalised over the window already, return their plain sum.",
-    why="The loss is divided by the window or its units, and a trainer or engine divides by the window again.",
+    root_cause="The loss is divided by the window or its units, and a trainer or engine divides by the window again.",
     followed=(
         "mean_over_window",
         "weighted_mean_over_window",

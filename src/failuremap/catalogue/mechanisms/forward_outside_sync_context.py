@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="The synchronisation switch is set after the forward pass",
     abstract="DDP arms its reducer in forward; a forward under no_sync() leaves its backward unsynchronised.",
     contract="For each micro-batch, forward and backward run under the same switch; the forward's decides.",
-    why="Only one of the two passes stands inside no_sync().",
+    root_cause="Only one of the two passes stands inside no_sync().",
     by_signs_alone=True,
     signs=signs(
         {Sign.FORWARD_UNSYNCHRONISED, Sign.OWN_RANK_ONLY},

@@ -13,7 +13,7 @@ MECHANISM = Mechanism(
         "Given equal-length partial gradient vectors for one parameter block, return their elementwise sum; "
         "empty input returns []."
     ),
-    why="Each worker owns a disjoint parameter slice, so their partial gradients are additive contributions.",
+    root_cause="Each worker owns a disjoint parameter slice, so their partial gradients are additive contributions.",
     promised="sum",
     followed=("mean", "count_weighted_over_ranks"),
     never=frozenset({Sign.SINGLE_RANK}),
@@ -28,7 +28,7 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/pull/115967",
     ),
     attempt_follows="first_rank",
-    case="FA-99246",
+    alias="FA-99246",
 )
 
 

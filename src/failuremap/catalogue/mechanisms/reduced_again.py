@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="An already reduced gradient is reduced again",
     abstract="The older a micro-batch of the window, the more often it is summed over the ranks.",
     contract="Given a reduced accumulator and a new local part, reduce the new part only.",
-    why="The reduction runs after each micro-batch, on the accumulated gradient.",
+    root_cause="The reduction runs after each micro-batch, on the accumulated gradient.",
     followed=(
         "reduced_again",
         "reduced_again_over_ranks",

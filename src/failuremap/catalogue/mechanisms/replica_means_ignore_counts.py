@@ -2,23 +2,64 @@
 # ruff: noqa: E501, E702
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Mechanism, signs
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
 from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
+    number=1,
     slug="replica-means-ignore-counts",
     title="Replica gradients ignore local sample counts",
+    group="counts-across-ranks",
     abstract="Each rank's mean gradient weighs the same, however many units it is a mean over.",
+    root_cause="Replica means have different denominators, so averaging them equally biases the global batch gradient.",
+    failure=(
+        "With 1 unit on one rank and 3 on the other, the average gives the single unit half of the update, where a "
+        "quarter is its share: it weighs three times one of the others."
+    ),
+    failed_approach=(
+        "Weighting the numerator but dividing by replica count still scales the update incorrectly: by N/R, which "
+        "changes with every batch."
+    ),
+    relevance=(
+        "DDP and FSDP average over ranks by default, and token counts differ on almost every step of language-model "
+        "training. The loss falls all the same; short batches are over-represented for the whole run."
+    ),
+    limitations="The rows are given: that a job counts its units where the loss counts them is not modelled.",
     contract=(
         "Given [gradient_mean, example_count] rows, return the elementwise global example mean; "
         "zero-count rows contribute nothing and total zero returns []."
     ),
-    why="Replica means have different denominators, so averaging them equally biases the global batch gradient.",
+    domain=(
+        "rows: a list of (gradient, count) pairs; gradient a list of finite numbers, all of one length; count an "
+        "integer of 0 or more. The gradient of a row with count 0 may hold anything, or be empty."
+    ),
+    clauses=(
+        Clause(
+            "weighs-by-count",
+            "algebraic",
+            "Each row weighs its count over the total count.",
+            ("unequal batch sizes", "unequal sizes vary"),
+        ),
+        Clause("equal-counts", "algebraic", "With equal counts it is the plain mean.", ("equal sizes",)),
+        Clause("zero-count", "boundary", "A row with count 0 contributes nothing.", ("zero-weight row",)),
+        Clause(
+            "zero-total",
+            "boundary",
+            "Without any unit there is no update: [].",
+            ("all zero weights", "empty collective"),
+        ),
+        Clause("single", "boundary", "A single row is returned as it is.", ("single contribution",)),
+    ),
     followed=("mean", "rank_means_of_window_weighted"),
+    attempt_follows="count_weighted_over_ranks",
     signs=signs({Sign.UNEQUAL_COUNTS_ACROSS_RANKS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="unequal counts on the ranks, with equal counts in the micro-batches of each rank",
+    audit_sees=(
+        "Effective weights that are equal on each rank and differ between ranks, in inverse proportion to the ranks' "
+        "unit counts."
+    ),
     repair=(
         "Divide summed losses once, by the count of the whole window (the list of this rank's batches up to the "
         "step) on all ranks: n = sum((targets != -100).sum() for inputs, targets in window); dist.all_reduce(n); "
@@ -31,8 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/huggingface/transformers/pull/34373",
         "https://github.com/PrimeIntellect-ai/prime-rl/pull/2562",
     ),
-    attempt_follows="count_weighted_over_ranks",
-    case="FA-99241",
+    related=("mean-of-microbatch-means", "weight-kind-mismatch", "global-denominator-averaged-again"),
+    alias="FA-99241",
 )
 
 

@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="Full replicas are summed as if they were partials",
     abstract="The update is the right one times the number of ranks: the learning rate grows with the job.",
     contract="Given one mean gradient for each rank, return their mean over the units of all ranks.",
-    why="The reduction adds, and neither the loss nor the optimizer divides by the number of ranks.",
+    root_cause="The reduction adds, and neither the loss nor the optimizer divides by the number of ranks.",
     followed=(
         "sum_over_ranks_mean_over_window",
         "weighted_mean_times_ranks",

@@ -8,7 +8,7 @@ MECHANISM = Mechanism(
     title="Accumulated micro-batch means are summed without a window divisor",
     abstract="The update grows with the number of accumulated micro-batches, as if the learning rate did.",
     contract="Given the mean gradients of a window's micro-batches, return the mean over the window's units.",
-    why="backward() adds to .grad, and nothing divides the mean losses by the number of micro-batches.",
+    root_cause="backward() adds to .grad, and nothing divides the mean losses by the number of micro-batches.",
     followed=(
         "mean_over_ranks_sum_over_window",
         "weighted_mean_times_window",
