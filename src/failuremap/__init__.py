@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 # At once: the function shares its name with its package, so a later import of the package would hide it.
 from failuremap.aggregate import aggregate
-from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, TraceError
+from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, RecordError, TraceError
 
 if TYPE_CHECKING:
     from failuremap.audit.capture.marks import count, unit_losses
@@ -26,6 +26,7 @@ __all__ = [
     "FailuremapError",
     "InvalidArgument",
     "MissingDependency",
+    "RecordError",
     "TraceError",
     "__version__",
     "aggregate",

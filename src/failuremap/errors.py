@@ -3,6 +3,7 @@
     FailuremapError
     ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
+    ├── RecordError (also a ValueError)       a record is not what it should be: says which, and in which field
     └── TraceError                            a trace cannot be read: says which file, where and why
 
 Bad *data* in an audit is never an exception: it is an outcome of the verdict ("cannot tell", "not measured") with its
@@ -25,6 +26,10 @@ class MissingDependency(FailuremapError, ImportError):
 
     def __init__(self, purpose: str, package: str, extra: str) -> None:
         super().__init__(f"{purpose} needs {package}. Install it with:  pip install 'failuremap[{extra}]'")
+
+
+class RecordError(FailuremapError, ValueError):
+    """A record of the catalogue is not what it should be; the message names the record and the field."""
 
 
 class TraceError(FailuremapError):
