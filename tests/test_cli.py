@@ -308,7 +308,7 @@ def test_a_fault_whose_claim_does_not_hold_is_told(monkeypatch, capsys):
         on_progress(result)
         return [result]
 
-    monkeypatch.setattr("failuremap.cli.verify", verify)
+    monkeypatch.setattr("failuremap.cli.catalogue.verify", verify)
 
     code = run_command(main, ["verify", "partials-averaged"])
 
