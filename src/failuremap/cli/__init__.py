@@ -10,7 +10,8 @@ import click
 from failuremap import __version__
 from failuremap.audit.command_line import run_command
 from failuremap.cli.audit import audit_command, diagnose_command
-from failuremap.cli.catalogue import list_command, show_command, verify_command
+from failuremap.cli.catalogue import list_command, show_command
+from failuremap.cli.running import run_script_command, verify_command
 
 _NOTHING_ASKED = 2  # as click has it; 0 would read as a right job
 
@@ -31,6 +32,7 @@ def main(context: click.Context) -> int:
     \b
       failuremap audit --nproc 2 -- train.py --epochs 1     run a script and judge it
       failuremap show replica-means-ignore-counts           what a named fault is, and its repair
+      failuremap run replica-means-ignore-counts            see it happen in a script of 20 lines
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -38,5 +40,5 @@ def main(context: click.Context) -> int:
     return _NOTHING_ASKED
 
 
-for command in (audit_command, diagnose_command, list_command, show_command, verify_command):
+for command in (audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command):
     main.add_command(command)

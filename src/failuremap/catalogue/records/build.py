@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from failuremap.catalogue.mechanism import STAGES, Mechanism, Stage, Stages
+from failuremap.catalogue.mechanism import STAGES, VARIANTS, Mechanism, Stage, Stages
+from failuremap.catalogue.recording import Recording, Recordings, read_recordings
 from failuremap.catalogue.records.digest import (
     PUBLISHED_KEY,
     WITHHELD,
@@ -22,9 +23,9 @@ from failuremap.catalogue.records.digest import (
 )
 from failuremap.catalogue.records.model import SCHEMA_VERSION, Case
 from failuremap.catalogue.records.read import case_from_document
-from failuremap.catalogue.records.recording import Recording
 from failuremap.catalogue.render import render
-from failuremap.errors import InvalidArgument, RecordError
+from failuremap.catalogue.shelf import case_id, mechanisms
+from failuremap.errors import RecordError
 from failuremap.rules import known_rule
 
 CATEGORY = "Distributed training aggregation"
@@ -65,28 +66,13 @@ class Edition:
     place: Callable[[str], Placement] = lambda _group: Placement()
 
 
-def case_id(entry: Mechanism, variant: int) -> str:
-    """Returns the permanent id of a case: FM, the mechanism's number, N.
-
-    Raises:
-        InvalidArgument: The mechanism has no number yet.
-    """
-    if entry.number < 1:
-        raise InvalidArgument(
-            f"slug={entry.slug!r} has number={entry.number}; a published case needs one of 1 or more."
-        )
-    return f"FM-{entry.number:03d}-{variant}"
-
-
-def build_case(
-    entry: Mechanism, variant: int, recordings: Mapping[Stage, Recording], edition: Edition | None = None
-) -> Case:
+def build_case(entry: Mechanism, variant: int, recordings: Recordings, edition: Edition | None = None) -> Case:
     """Makes the member form of one case; `to_open` gives the other one.
 
     Args:
         entry: The mechanism, with its code.
         variant: N.
-        recordings: The recorded run of each stage of this variant.
+        recordings: The recorded runs of the mechanism.
         edition: What holds for the whole release; the published default where it is not given.
 
     Raises:
@@ -94,27 +80,34 @@ def build_case(
         RecordError: A recording is not that of the script as it is now, or the case contradicts itself.
     """
     edition = edition or Edition()
-    scripts = {stage: render(entry, stage, variant) for stage in STAGES}
     name = case_id(entry, variant)
-    for stage in STAGES:
-        if recordings[stage].sha256 != sha256_text(scripts[stage]):
-            raise RecordError(
-                f"record={name!r}: verification.{stage} was recorded of another script: sha256="
-                f"{recordings[stage].sha256!r}. Record it again:  failuremap record {entry.slug}"
-            )
+    scripts = {stage: render(entry, stage, variant) for stage in STAGES}
+    recorded = {stage: _recording_of(name, stage, scripts[stage], recordings.get((stage, variant))) for stage in STAGES}
     assert entry.stages is not None
     document: Document = {
         **_head(entry, variant, name, edition),
         "contract": _contract(entry),
         "rules": _rules(entry),
-        "checks": len(_report(name, "broken", recordings["broken"])["observations"]),
+        "checks": len(_report(name, "broken", recorded["broken"])["observations"]),
         "implementations": {stage: _implementation(script) for stage, script in scripts.items()},
-        "verification": {stage: _run(name, stage, recordings[stage]) for stage in STAGES},
+        "verification": {stage: _run(name, stage, recorded[stage]) for stage in STAGES},
         "harness": _implementation(harness_source(entry.stages)),
         "repair": entry.repair,
         **_tail(entry, edition),
     }
     return case_from_document(sign(document, edition))
+
+
+def cases(edition: Edition | None = None) -> Iterator[Case]:
+    """Makes the cases of all mechanisms that have code, in their member form, one after another.
+
+    Raises:
+        RecordError: As `build_case`, or a file of recorded runs can't be read.
+    """
+    for entry in mechanisms().values():
+        if entry.stages:
+            recordings = read_recordings(entry.slug)
+            yield from (build_case(entry, variant, recordings, edition) for variant in VARIANTS)
 
 
 def sign(document: Document, edition: Edition) -> Document:
@@ -137,6 +130,18 @@ def harness_source(stages: Stages) -> str:
     """Returns the source of what a candidate is held to; `Layout` in it is that of `failuremap.rules`."""
     parts = (stages.checks, stages.sample, stages.contributions, stages.law)
     return "\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts if part)
+
+
+def _recording_of(name: str, stage: Stage, script: str, recording: Recording | None) -> Recording:
+    """Returns the recording if it is one of this script."""
+    sha256 = sha256_text(script)
+    if recording is not None and recording.sha256 == sha256:
+        return recording
+    found = f"was recorded of another script, sha256={recording.sha256!r}" if recording else "was not recorded"
+    raise RecordError(
+        f"record={name!r}: verification.{stage} {found}; the script is {sha256!r}. "
+        f"Record it:  failuremap verify {name} --record"
+    )
 
 
 def _head(entry: Mechanism, variant: int, name: str, edition: Edition) -> Document:
