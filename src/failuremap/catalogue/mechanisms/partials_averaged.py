@@ -1,23 +1,62 @@
 """Disjoint gradient contributions are averaged instead of summed: 1/R where 1 is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism
 from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
+    number=2,
     slug="partials-averaged",
     title="Disjoint gradient contributions are averaged instead of summed",
+    group="sum-or-mean",
     abstract="Ranks hold parts of one gradient; their mean is smaller than the gradient by the number of ranks.",
+    root_cause="Each worker owns a disjoint parameter slice, so their partial gradients are additive contributions.",
+    failure=(
+        "Two ranks hold the parts 1 and 3 of a gradient of 4; the average gives 2. With eight ranks the parameter "
+        "learns at an eighth of its rate, and the loss curve shows little of it."
+    ),
+    failed_approach=(
+        "Taking one worker's part is right where that worker is the only one, or holds all there is, and drops every "
+        "other part."
+    ),
+    relevance=(
+        "Data parallelism averages, so one helper that all-reduces with a division is at hand wherever ranks share a "
+        "parameter. Met with the norms of a sequence-parallel block in gpt-neox, and in the backward of DTensor's "
+        "from_local() with a Partial placement. An optimizer that rescales its gradients hides the factor until "
+        "clipping or weight decay meets it."
+    ),
+    limitations="The parts are given: which rank holds which of them, and that none is missing, is not modelled.",
     contract=(
         "Given equal-length partial gradient vectors for one parameter block, return their elementwise sum; "
         "empty input returns []."
     ),
-    root_cause="Each worker owns a disjoint parameter slice, so their partial gradients are additive contributions.",
+    domain="parts: a list of lists of finite numbers, all of one length; any number of parts.",
+    clauses=(
+        Clause(
+            "adds-up",
+            "algebraic",
+            "Each part is in the result once, in full.",
+            ("two workers", "three partials"),
+        ),
+        Clause(
+            "signs",
+            "algebraic",
+            "Parts of opposite sign cancel, coordinate by coordinate.",
+            ("negative cancellation", "signed coordinates"),
+        ),
+        Clause("single", "boundary", "A single part is the whole gradient.", ("single worker",)),
+        Clause("empty", "boundary", "Without a part there is no update: [].", ("empty block",)),
+    ),
     promised="sum",
     followed=("mean", "count_weighted_over_ranks"),
+    attempt_follows="first_rank",
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="whether the job promises the sum over its parts, or the mean over its replicas",
+    audit_sees=(
+        "With --promise sum: all units weigh alike, and each 1/R of what was promised, R being the number of ranks. "
+        "With the default promise such a job counts as a mean."
+    ),
     repair=(
         "Sum the parts, each a summed loss (reduction='sum'): for p in model.parameters(): dist.all_reduce(p.grad, "
         "op=dist.ReduceOp.SUM). No division by the world size, before or after; under DDP, which divides: (loss * "
@@ -27,7 +66,7 @@ MECHANISM = Mechanism(
         "https://github.com/EleutherAI/gpt-neox/pull/1259",
         "https://github.com/pytorch/pytorch/pull/115967",
     ),
-    attempt_follows="first_rank",
+    related=("replicas-summed", "gathered-part-detached", "partials-not-reduced", "group-divisor-mismatch"),
     alias="FA-99246",
 )
 
