@@ -11,6 +11,7 @@ from failuremap import __version__
 from failuremap.audit.command_line import run_command
 from failuremap.cli.audit import audit_command, diagnose_command
 from failuremap.cli.catalogue import list_command, show_command
+from failuremap.cli.exchange import export_command, import_command
 from failuremap.cli.running import run_script_command, verify_command
 
 _NOTHING_ASKED = 2  # as click has it; 0 would read as a right job
@@ -40,5 +41,8 @@ def main(context: click.Context) -> int:
     return _NOTHING_ASKED
 
 
-for command in (audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command):
+for command in (
+    audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command, import_command,
+    export_command,
+):  # fmt: skip
     main.add_command(command)

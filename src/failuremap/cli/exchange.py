@@ -76,7 +76,8 @@ def export_command(
         files = give_back(out, imported)
     else:
         files = export(out, released_cases(slugs), tier, FORMATS if "all" in formats else formats)
-    click.echo(f"{len(files)} files in {out}, {sum(map(len, files.values()))} bytes")
+    noun = "file" if len(files) == 1 else "files"
+    click.echo(f"{len(files)} {noun} in {out}, {sum(map(len, files.values()))} bytes")
     return 0
 
 

@@ -14,11 +14,11 @@ from failuremap.catalogue.exchange.splits import (
     OVERRIDES,
     SEASON,
     SPLITS,
-    Placement,
+    Standing,
     check_splits,
-    placement_of,
     repair_shape,
     split_of,
+    standing_of,
 )
 from failuremap.errors import RecordError
 
@@ -26,8 +26,8 @@ GROUPS = [f"group-{number}" for number in range(80)]
 ADDS = "def solve(rows):\n    return [sum(column) for column in zip(*rows)]\n"
 ADDS_RENAMED = 'def solve(parts):\n    """Add up."""\n    return [sum(c) for c in zip(*parts)]\n'
 DOUBLES = "def solve(rows):\n    return [2 * sum(column) for column in zip(*rows)]\n"
-A = Placement("a", "group-of-a", "open", ADDS)
-B = Placement("b", "group-of-b", "open", DOUBLES)
+A = Standing("a", "group-of-a", "open-access", ADDS)
+B = Standing("b", "group-of-b", "open-access", DOUBLES)
 
 
 def test_growing_the_catalogue_moves_no_group():
@@ -54,16 +54,16 @@ def test_another_season_holds_back_other_groups():
     assert [split_of(group, "another") for group in GROUPS] != [split_of(group) for group in GROUPS]
 
 
-@pytest.mark.parametrize(("share", "split"), [(Fraction(0), "open"), (Fraction(1), "held-back")])
+@pytest.mark.parametrize(("share", "split"), [(Fraction(0), "open-access"), (Fraction(1), "held-back")])
 def test_a_share_of_none_or_all_holds_back_none_or_all(share, split):
     assert {split_of(group, share=share) for group in GROUPS} == {split}
 
 
 def test_an_override_wins_over_the_hash(monkeypatch):
     held_back = next(group for group in GROUPS if split_of(group) == "held-back")
-    monkeypatch.setitem(OVERRIDES, held_back, "open")
+    monkeypatch.setitem(OVERRIDES, held_back, "open-access")
 
-    assert split_of(held_back) == "open"
+    assert split_of(held_back) == "open-access"
 
 
 def test_each_override_names_a_group_of_the_catalogue_and_a_split():
@@ -74,11 +74,11 @@ def test_each_override_names_a_group_of_the_catalogue_and_a_split():
 def test_what_was_published_before_is_open():
     published = [entry for entry in mechanisms().values() if entry.alias and entry.group]
 
-    assert {entry.slug for entry in published if split_of(entry.group) != "open"} == set()
+    assert {entry.slug for entry in published if split_of(entry.group) != "open-access"} == set()
 
 
 def test_the_catalogue_tells_nothing_of_another_split():
-    check_splits(placement_of(entry) for entry in mechanisms().values() if entry.group)
+    check_splits(standing_of(entry) for entry in mechanisms().values() if entry.group)
 
 
 def test_entries_in_their_places_pass():
@@ -91,13 +91,13 @@ def test_entries_in_their_places_pass():
         (replace(A, group="group-of-b"), "family='a' is in 2 groups, 'group-of-a', 'group-of-b'; a family is in one."),
         (
             replace(A, family="c", split="held-back", repair=""),
-            "group='group-of-a' is in 2 splits, 'held-back', 'open'; a group is in one.",
+            "group='group-of-a' is in 2 splits, 'held-back', 'open-access'; a group is in one.",
         ),
         (
-            Placement("c", "group-of-c", "held-back", ADDS_RENAMED),
+            Standing("c", "group-of-c", "held-back", ADDS_RENAMED),
             (
-                "families 'a' (group='group-of-a', split='open'), 'c' (group='group-of-c', split='held-back') have one "
-                "repair in two splits; put them in one group, or their groups in one split."
+                "families 'a' (group='group-of-a', split='open-access'), 'c' (group='group-of-c', split='held-back') "
+                "have one repair in two splits; put them in one group, or their groups in one split."
             ),
         ),
     ],

@@ -14,15 +14,15 @@ from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.render import render
 from failuremap.errors import RecordError
 
-Split = Literal["open", "held-back"]
-SPLITS: tuple[Split, ...] = ("open", "held-back")
+Split = Literal["open-access", "held-back"]
+SPLITS: tuple[Split, ...] = ("open-access", "held-back")
 
 SEASON = "2026-11"
 HELD_BACK_SHARE = Fraction(1, 4)
 
 # The one place where a group is given another split than its hash says. Each line has its reason; a change is reviewed.
 OVERRIDES: dict[str, Split] = {
-    "counts-across-ranks": "open",  # published before, as FA-99241
+    "counts-across-ranks": "open-access",  # published before, as FA-99241
 }
 
 
@@ -33,11 +33,11 @@ def split_of(group: str, season: str = SEASON, share: Fraction = HELD_BACK_SHARE
 
     Example:
         >>> split_of("counts-across-ranks")
-        'open'
+        'open-access'
     """
     if group in OVERRIDES:
         return OVERRIDES[group]
-    return "held-back" if _hash_of(season, group) < share * 2**256 else "open"
+    return "held-back" if _hash_of(season, group) < share * 2**256 else "open-access"
 
 
 def _hash_of(season: str, group: str) -> int:
@@ -45,7 +45,7 @@ def _hash_of(season: str, group: str) -> int:
 
 
 @dataclass(frozen=True)
-class Placement:
+class Standing:
     """Where one entry stands.
 
     Attributes:
@@ -61,44 +61,44 @@ class Placement:
     repair: str = ""
 
 
-def placement_of(entry: Mechanism) -> Placement:
+def standing_of(entry: Mechanism) -> Standing:
     """Places a mechanism of the catalogue."""
     repair = render(entry, "fixed") if entry.stages else ""
-    return Placement(entry.slug, entry.group, split_of(entry.group), repair)
+    return Standing(entry.slug, entry.group, split_of(entry.group), repair)
 
 
-def check_splits(placements: Iterable[Placement]) -> None:
+def check_splits(standings: Iterable[Standing]) -> None:
     """Refuses entries of which one split tells about another.
 
     Raises:
         RecordError: A family is in two groups, a group in two splits, or two splits share a repair. The message names
             all that were found.
     """
-    problems = list(_problems(list(placements)))
+    problems = list(_problems(list(standings)))
     if problems:
         raise RecordError("\n".join(problems))
 
 
-def _problems(placements: list[Placement]) -> Iterator[str]:
+def _problems(standings: list[Standing]) -> Iterator[str]:
     groups_of, splits_of, repairs = defaultdict(set), defaultdict(set), defaultdict(list)
-    for place in placements:
-        groups_of[place.family].add(place.group)
-        splits_of[place.group].add(place.split)
-        if place.repair:
-            repairs[repair_shape(place.repair)].append(place)
+    for one in standings:
+        groups_of[one.family].add(one.group)
+        splits_of[one.group].add(one.split)
+        if one.repair:
+            repairs[repair_shape(one.repair)].append(one)
     for family, groups in sorted(groups_of.items()):
         if len(groups) > 1:
             yield f"family={family!r} is in {len(groups)} groups, {_quoted(groups)}; a family is in one."
     for group, splits in sorted(splits_of.items()):
         if len(splits) > 1:
             yield f"group={group!r} is in {len(splits)} splits, {_quoted(splits)}; a group is in one."
-    for places in repairs.values():
-        if len({place.split for place in places}) > 1:
-            yield _shared_repair(places)
+    for sharing in repairs.values():
+        if len({one.split for one in sharing}) > 1:
+            yield _shared_repair(sharing)
 
 
-def _shared_repair(places: list[Placement]) -> str:
-    named = {f"{place.family!r} (group={place.group!r}, split={place.split!r})" for place in places}
+def _shared_repair(standings: list[Standing]) -> str:
+    named = {f"{one.family!r} (group={one.group!r}, split={one.split!r})" for one in standings}
     return (
         f"families {', '.join(sorted(named))} have one repair in two splits; "
         "put them in one group, or their groups in one split."

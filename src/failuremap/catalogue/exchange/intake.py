@@ -1,0 +1,44 @@
+"""A file that somebody sent -> its text, or one error: its size is checked before it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from failuremap.errors import RecordError
+
+MAX_BYTES = 1024 * 1024
+"""A record of another maker is some 10 kB; a file larger than this is refused unread."""
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Returns the bytes of a regular file.
+
+    Raises:
+        RecordError: There is none, it can't be read, or it is too large.
+    """
+    record = path.name
+    try:
+        if not path.is_file():
+            what = "is no regular file" if path.exists() else "doesn't exist"
+            raise RecordError(f"record={record!r}: {str(path)!r} {what}; expected a record, a page's text or a bundle.")
+        if path.stat().st_size > max_bytes:
+            raise RecordError(
+                f"record={record!r}: {path.stat().st_size} bytes; a record has at most {max_bytes}. It was not read."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"record={record!r} can't be read: {error.strerror}.") from error
+
+
+def decode(content: bytes, record: str) -> str:
+    """Returns the text of UTF-8 bytes.
+
+    Raises:
+        RecordError: They are none; the message names the first wrong byte.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            f"record={record!r} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}. Save it as UTF-8."
+        ) from error
