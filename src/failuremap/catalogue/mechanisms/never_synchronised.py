@@ -22,8 +22,8 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "Throughput is R-fold and looks like scaling, while the model learns from a batch R times smaller than its "
-        "learning rate was chosen for. Met in scripts that set up a process group and a sampler but wrap nothing, and "
-        "where sequence-parallel norms were left to an all-reduce that no one called."
+        "learning rate was chosen for. Met in trainers without the mean over devices, and with an FSDP mesh of shard "
+        "size 1 that left no group to reduce in."
     ),
     limitations="The ranks start from equal weights and only one step is looked at: the drift that follows is not.",
     contract=(
