@@ -40,7 +40,9 @@ def _import_torch() -> None:
     import torch
     import torch._dynamo
     import torch.distributed.algorithms.ddp_comm_hooks.default_hooks
+    import torch.distributed.fsdp
     import torch.distributed.optim
+    import torch.distributed.tensor.parallel
     import torch.utils.checkpoint
     import torch.utils.data  # noqa: F401
 

@@ -157,15 +157,22 @@ def test_the_records_before_the_damage_are_kept(whole):
 
 
 def test_another_version_says_which_and_what_to_do(whole):
-    whole.write_bytes(b"FMTRACE2\n" + whole.read_bytes()[len(MAGIC) :])
+    whole.write_bytes(b"FMTRACE3\n" + whole.read_bytes()[len(MAGIC) :])
 
     with pytest.raises(TraceError) as raised:
         trace.read(whole)
 
     assert str(raised.value) == (
-        f"{whole}: trace format 2, but this version of failuremap reads format 1; "
+        f"{whole}: trace format 3, but this version of failuremap reads formats 1 to 2; "
         "read it with the version that wrote it, or run the audit again."
     )
+
+
+def test_the_version_before_is_read(whole):
+    as_it_was = [record.fields for record in trace.read(whole).records()]
+    whole.write_bytes(b"FMTRACE1\n" + whole.read_bytes()[len(MAGIC) :])
+
+    assert [record.fields for record in trace.read(whole).records()] == as_it_was
 
 
 @pytest.mark.parametrize("content", [b"hello, world", b"\x7fELF\x02\x01\x01\x00\x00\x00", b"\x89PNG\r\n\x1a\n\x00"])

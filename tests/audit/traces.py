@@ -158,7 +158,7 @@ def as_type(numbers: Floats, dtype: str) -> Floats:
 
 def header(rank: int, world_size: int, *, run: str = "run0", unit: str = "token") -> dict[str, Any]:
     """The first record of a trace."""
-    return {"kind": "header", "format": 1, "run": run, "rank": rank, "world_size": world_size, "unit": unit}
+    return {"kind": "header", "format": 2, "run": run, "rank": rank, "world_size": world_size, "unit": unit}
 
 
 def parameter(id: int, name: str, shape: tuple[int, ...], *, dtype: str = "float32") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit import words
 from failuremap.audit.faults import Fault, Judged, Story
+from failuremap.audit.joining import whole_weights
 from failuremap.audit.model import Candidate, Finding
 from failuremap.audit.story import Rank
 from failuremap.catalogue.mechanism import Mechanism
@@ -162,7 +163,7 @@ def _final_differences(ranks: list[Rank]) -> set[str]:
     """Parameters whose weights differ between ranks at the end of the job."""
     if len(ranks) < 2:
         return set()
-    held = [_final_weights(rank) for rank in ranks]
+    held = whole_weights({rank.rank: _final_weights(rank) for rank in ranks}, ranks)
     common = set.intersection(*(set(found) for found in held))
     return {name for name in common if any(_unlike(other[name], held[0][name]) for other in held[1:])}
 

@@ -28,6 +28,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:
         judged.unmeasured.append(f"parameters of type {', '.join(unwatched)} are not watched yet (sharded training)")
+    judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
     readings = read_losses(step.backwards, asked.unit)
     judged.losses_total = len(step.backwards)
     judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)
@@ -36,7 +37,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if not step.keys:
         judged.unmeasured.append("no gradient of the stepped parameters came through autograd")
         return judged
-    judged.missing_ranks, judged.norm = step.missing_ranks, step.parts[0].norm
+    judged.missing_ranks, judged.norm = step.missing_ranks, step.length
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         return judged

@@ -24,6 +24,20 @@ class Parameter:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How several ranks hold something of one parameter together, as one of them sees it."""
+
+    parts: tuple[int, ...]
+    """Ranks whose numbers add up to the whole's."""
+    mesh: tuple[int, ...]
+    """All ranks that it is distributed over."""
+    held: tuple[int, ...]
+    """Which of the sampled elements this rank has; told of updates only."""
+    span: tuple[tuple[int, int], ...]
+    """For each dimension the first index of this rank's part, and the one after its last."""
+
+
 @dataclass
 class Chunk:
     """Numbers of some parameters, as one record holds them: whole sketches, or their sampled elements alone."""
@@ -67,8 +81,8 @@ class Part:
     absent: list[str]
     unwatched: list[str]
     clips: list[dict[str, Any]]
-    norm: float | None
-    """Length of the whole update."""
+    norms: list[tuple[tuple[int, ...], float]] | None
+    """Lengths of what this rank has of the update, by the ranks that hold it together (() where it is whole)."""
     discarded: set[int] = field(default_factory=set)
 
     @property
@@ -95,6 +109,12 @@ def _check_size(payload: NDArray[np.float32], size: int) -> None:
         raise ValueError(f"{len(payload)} numbers, its parameters have {size}")
 
 
+def _norms(fields: dict[str, Any]) -> list[tuple[tuple[int, ...], float]] | None:
+    if "norms" in fields:
+        return [(tuple(norm["parts"]), float(norm["norm"])) for norm in fields["norms"]]
+    return None if fields.get("norm") is None else [((), float(fields["norm"]))]
+
+
 def _check_losses(losses: list[dict[str, Any]]) -> None:
     for loss in losses:
         if absent := _LOSS_FIELDS - set(loss):
@@ -112,6 +132,8 @@ class Rank:
     left_over: int
     final_weights: Chunk | None
     notes: list[str]
+    layouts: dict[tuple[str, str], Layout] = field(default_factory=dict)
+    """By what is distributed (gradient, update, weights) and the parameter's name."""
 
 
 def read_rank(trace: Trace) -> Rank:
@@ -138,6 +160,7 @@ class _Story:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.parameters: dict[int, Parameter] = {}
+        self.layouts: dict[tuple[str, str], Layout] = {}
         self.pending: dict[int, Backward] = {}
         self.waiting: dict[int, set[int]] = {}
         self.clips: list[dict[str, Any]] = []
@@ -151,7 +174,7 @@ class _Story:
         """Takes in one record; kinds that a step does not need are passed over."""
         readers = {
             "parameter": self._parameter, "backward": self._backward, "step": self._step, "clip": self._clip,
-            "value-clip": self._value_clip, "note": self._note, "end": self._end,
+            "value-clip": self._value_clip, "note": self._note, "end": self._end, "layout": self._layout,
         }  # fmt: skip
         if fields["kind"] in readers:
             readers[fields["kind"]](fields, payload)
@@ -161,6 +184,15 @@ class _Story:
         self.parameters[fields["id"]] = Parameter(
             fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
         )
+
+    def _layout(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
+        parts, mesh = tuple(map(int, fields["parts"])), tuple(map(int, fields["mesh"]))
+        if self.rank not in parts or not set(parts) <= set(mesh):
+            raise ValueError(f"parts={parts} of mesh={mesh}, without rank {self.rank} or outside the mesh")
+        held = tuple(map(int, fields.get("held", ())))
+        span = tuple((int(first), int(stop)) for first, stop in fields.get("span", ()))
+        name = self.parameters[fields["id"]].name
+        self.layouts[fields["of"], name] = Layout(parts, mesh, held, span)
 
     def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         number = self.last_backward = fields["id"]
@@ -204,7 +236,7 @@ class _Story:
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
             [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
             [Chunk(ids, payload[update_size:], whole)],
-            fields["absent"], fields["unwatched"], self.clips, fields.get("norm"),
+            fields["absent"], fields["unwatched"], self.clips, _norms(fields),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
@@ -249,7 +281,7 @@ class _Story:
             return
         last.updates += part.updates
         last.weights += part.weights
-        last.norm = None if last.norm is None or part.norm is None else float(np.hypot(last.norm, part.norm))
+        last.norms = None if last.norms is None or part.norms is None else last.norms + part.norms
         last.absent, last.unwatched, last.clips = (
             last.absent + part.absent,
             last.unwatched + part.unwatched,
@@ -261,4 +293,4 @@ class _Story:
             part.find_discarded()
         left = {number for numbers in self.waiting.values() for number in numbers}
         used = {backward.id for part in self.parts for backward in part.backwards}
-        return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes)
+        return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes, self.layouts)

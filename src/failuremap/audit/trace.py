@@ -1,6 +1,6 @@
 """The trace: what one rank's capture wrote down, as an append-only file of framed records.
 
-    file    = magic record*              magic = b"FMTRACE1\\n", the digit is the version of the format
+    file    = magic record*              magic = b"FMTRACE2\\n", the digit is the version of the format
     record  = <u4 json bytes> <u4 payload bytes> <u4 crc32 of both> json payload       (little endian)
     json    = one object with "kind"; payload = float32 numbers, little endian, as the kind says
 
@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 
 from failuremap.errors import TraceError
 
-FORMAT = 1
+FORMAT = 2
+# 1 knows no layouts, and says the same in all else
+_READABLE = (b"FMTRACE1\n", b"FMTRACE2\n")
 MAGIC = b"FMTRACE%d\n" % FORMAT
 _FRAME = struct.Struct("<III")
 
@@ -140,9 +142,9 @@ def read(path: Path) -> Trace:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(len(MAGIC))
-        if size < len(MAGIC) and MAGIC.startswith(start):
+        if size < len(MAGIC) and any(magic.startswith(start) for magic in _READABLE):
             return Trace(path, [], "cut off at byte 0")
-        if start != MAGIC:
+        if start not in _READABLE:
             raise TraceError(_not_a_trace(path, start))
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     index, torn = _scan(data, size)
@@ -154,7 +156,7 @@ def _not_a_trace(path: Path, start: bytes) -> str:
     if found:
         version = found.group(1).decode()
         return (
-            f"{path}: trace format {version}, but this version of failuremap reads format {FORMAT}; "
+            f"{path}: trace format {version}, but this version of failuremap reads formats 1 to {FORMAT}; "
             "read it with the version that wrote it, or run the audit again."
         )
     return f"{path}: not a trace (starts with {start!r}, expected {MAGIC!r})."

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.joining import Sharding, joined, whole_length, whole_rows
 from failuremap.audit.story import Backward, Chunk, Parameter, Part, Rank
 
 Floats = NDArray[np.float64]
@@ -42,6 +43,10 @@ class Step:
     missing_ranks: list[int]
     altered_KL: Floats | None
     """The contributions as the script's own hooks on parameters left them; None where it has none."""
+    length: float | None = None
+    """Length of the update of the first rank; None where it is not known."""
+    sharding: Sharding | None = None
+    """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
 
     def without(self, indices: Sequence[int]) -> Step:
         """The step without some contributions; the micro-batches that are left are numbered anew."""
@@ -78,7 +83,8 @@ class Assembler:
     def steps(self) -> Iterator[Step]:
         """All steps, in order."""
         for number, found in enumerate(self._lined_up()):
-            yield self._assemble(number, found)
+            step = self._assemble(number, found)
+            yield joined(step, [rank for rank in self.ranks if rank.rank in found])
 
     def _lined_up(self) -> list[dict[int, Part]]:
         """Rank -> its part, step by step; where the ranks stepped unlike often, by the last backward before."""
@@ -129,6 +135,7 @@ class Assembler:
             set_aside=aside,
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
             altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
+            length=whole_length(found, here[0]),
         )
 
     @staticmethod
@@ -224,7 +231,8 @@ class Assembler:
         """
         if len(having) < 2:
             return None, []
-        rows = [self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
+        own = [self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
+        rows = whole_rows(np.array(own), having, parameters, starts, "weights")
         exact = np.zeros(int(starts[-1]), dtype=bool)
         for index, parameter in enumerate(parameters):
             exact[starts[index] : starts[index] + parameter.coordinates] = True

@@ -28,7 +28,7 @@ def test_the_header_says_who_wrote_it(job_server, tmp_path):
 
     header = seen.trace.header
     assert seen.records[0].kind == "header"
-    assert (header["format"], header["rank"], header["world_size"], header["unit"]) == (1, 0, 1, "example")
+    assert (header["format"], header["rank"], header["world_size"], header["unit"]) == (2, 0, 1, "example")
     assert header["framework"].startswith("torch ")
     assert header["sketch"] == {"raw": 128, "coordinates": 64, "sums": 64}
     assert len(header["run"]) == 32

@@ -18,6 +18,7 @@ class Modules:
     def __init__(self) -> None:
         self._seen: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         self._names = WeakTensorKeyDictionary()
+        self._stands_for = WeakTensorKeyDictionary()
 
     def add(self, module: torch.nn.Module) -> None:
         """Remembers a module; called whenever one registers a parameter or a child."""
@@ -44,11 +45,17 @@ class Modules:
             self._resolve()
         return str(self._names.get(tensor, ""))
 
+    def stand_for(self, gathered: Tensor, parameter: Tensor) -> None:
+        """Says that a tensor stands in modules for a parameter, for as long as it is gathered from its shards."""
+        self._stands_for[gathered] = weakref.ref(parameter)
+
     def _resolve(self) -> None:
         taken = {str(name) for name in self._names.values()}
         for root in self._roots():
-            for name, parameter in root.named_parameters():
-                if parameter not in self._names:
+            for name, registered in root.named_parameters():
+                stands_for = self._stands_for.get(registered)
+                parameter = registered if stands_for is None else stands_for()
+                if parameter is not None and parameter not in self._names:
                     self._names[parameter] = _unused(_without_wrappers(name), taken)
 
     def _roots(self) -> Iterator[torch.nn.Module]:

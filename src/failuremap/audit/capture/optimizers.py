@@ -11,7 +11,10 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from failuremap.audit.capture.recorder import Recorder, Watched, quiet
+from failuremap.audit.capture.layout import Layout, is_whole, local
+from failuremap.audit.capture.recorder import Recorder, quiet
+from failuremap.audit.capture.sketch import together
+from failuremap.audit.capture.watching import Watched, is_readable
 
 
 def install(recorder: Recorder) -> None:
@@ -66,7 +69,7 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
         watched = recorder.watch(parameter)
         if watched is None:
             unwatched += [type(parameter).__name__] if parameter.grad is not None else []
-        elif parameter.grad is None or type(parameter.grad) is not Tensor:
+        elif parameter.grad is None or not is_readable(parameter.grad):
             absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
             unwatched += [type(parameter.grad).__name__] if parameter.grad is not None else []
         else:
@@ -80,23 +83,42 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
 def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watched], optimizer: Optimizer) -> None:
     whole = fields["count"] == 0
     updates, weights = [], []
-    gradients: list[Tensor] = []
+    lengths = Lengths()
     for watched in present:
         tensor = watched.tensor()
         assert tensor is not None and tensor.grad is not None
-        gradients.append(tensor.grad)
-        updates.append(_unscaled(watched.sketch(tensor.grad), optimizer))
-        weights.append(watched.sketch(tensor) if whole else watched.sketch.coordinates(tensor))
-    payload = torch.cat(updates + weights).cpu().numpy() if present else None
+        updates.append(_unscaled(watched.read(tensor.grad, "update"), optimizer))
+        weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))
+        lengths.add(local(tensor.grad), watched.layout("update"))
+    payload = together(updates + weights) if present else None
     ids = [watched.id for watched in present]
-    fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", "norm": _norm(gradients)}
+    fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", **lengths.fields()}
     recorder.write({"kind": "step", **fields}, payload, ids)
 
 
-def _norm(gradients: list[Tensor]) -> float | None:
-    """The length of the whole update, by which clipping written by hand is known; None where some are sparse."""
-    if any(gradient.is_sparse for gradient in gradients) or not gradients:
-        return None
+class Lengths:
+    """The length of the whole update, by which clipping written by hand is known."""
+
+    def __init__(self) -> None:
+        self._by_parts: dict[tuple[int, ...], list[Tensor]] = {}
+        self._known = True
+
+    def add(self, gradient: Tensor, layout: Layout | None) -> None:
+        """Takes in this rank's part of one gradient."""
+        self._known &= not gradient.is_sparse and (layout is None or layout.disjoint)
+        self._by_parts.setdefault(() if layout is None else layout.parts, []).append(gradient)
+
+    def fields(self) -> dict[str, Any]:
+        """The length; where shards are on other ranks, too, the lengths of what is here, and which ranks these are."""
+        if not self._known or not self._by_parts:
+            return {"norm": None}
+        found = {parts: _length(gradients) for parts, gradients in self._by_parts.items()}
+        if list(found) == [()]:
+            return {"norm": found[()]}
+        return {"norm": None, "norms": [{"parts": parts, "norm": norm} for parts, norm in found.items()]}
+
+
+def _length(gradients: list[Tensor]) -> float:
     return torch.stack([_square(gradient.reshape(-1)) for gradient in gradients]).sum().sqrt().item()
 
 
@@ -139,11 +161,13 @@ def _watch_clip(recorder: Recorder, name: str) -> None:
 def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Writes down the norm that was used and the limit, so that the factor is known."""
     limit = kwargs.get("max_norm", args[0] if args else None)
-    norm = result if isinstance(result, Tensor) else kwargs.get("total_norm", args[1] if len(args) > 1 else None)
-    if limit is None or type(norm) is not Tensor:
+    norm: Any = result if isinstance(result, Tensor) else kwargs.get("total_norm", args[1] if len(args) > 1 else None)
+    if limit is None or not is_readable(norm):
         return
+    if not is_whole(norm):
+        raise TypeError("the norm that gradients are clipped by is spread over ranks")
     recorder.flush_backward()
-    recorder.write({"kind": "clip", "function": name, "norm": norm.item(), "limit": float(limit)})
+    recorder.write({"kind": "clip", "function": name, "norm": local(norm).item(), "limit": float(limit)})
 
 
 @quiet
@@ -151,8 +175,8 @@ def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor], limit: Any) 
     """Writes down the gradients before a clip by value, which no coefficients describe."""
     recorder.flush_backward()
     pairs = [(recorder.by_tensor.get(parameter), parameter.grad) for parameter in parameters]
-    known = [(watched, grad) for watched, grad in pairs if watched is not None and type(grad) is Tensor]
+    known = [(watched, grad) for watched, grad in pairs if watched is not None and is_readable(grad)]
     if known:
         ids = [watched.id for watched, _ in known]
-        payload = torch.cat([watched.sketch(grad) for watched, grad in known]).cpu().numpy()
+        payload = together([watched.read(grad, "update") for watched, grad in known])
         recorder.write({"kind": "value-clip", "parameters": ids, "limit": float(limit)}, payload, ids)

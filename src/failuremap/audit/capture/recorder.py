@@ -11,7 +11,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -19,8 +18,10 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
-from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch
+from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch, together
+from failuremap.audit.capture.watching import Backward, Watched, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 
 # a rank stops recording at this size, and says so
@@ -45,36 +46,6 @@ def quiet(method: Callable[Concatenate[Recorder, P], None]) -> Callable[Concaten
             self.note_error(method.__name__, error)
 
     return guarded
-
-
-@dataclass
-class Watched:
-    """One parameter that the recorder watches."""
-
-    id: int
-    tensor: weakref.ref[Tensor]
-    sketch: Sketch
-    dtype: str
-    shape: tuple[int, ...]
-    named: bool = False
-    after: Any = None
-    """Handle of the second hook, behind the script's own ones; there only where the script has any."""
-
-
-@dataclass
-class Backward:
-    """The backward pass that is running, until it is written down."""
-
-    id: int
-    kind: str
-    path: dict[str, Any]
-    unseen: list[str]
-    parameters: list[int] = field(default_factory=list)
-    sketches: list[Tensor] = field(default_factory=list)
-    losses: list[dict[str, Any]] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
-    altered: list[tuple[int, Tensor]] = field(default_factory=list)
-    written: bool = False
 
 
 class Recorder:
@@ -109,6 +80,7 @@ class Recorder:
         self._reset()
         for watched in self.watched:
             watched.named = False
+            watched.told.clear()
 
     def note_error(self, where: str, error: BaseException) -> None:
         """Keeps what went wrong inside the audit, for the verdict to say."""
@@ -124,7 +96,7 @@ class Recorder:
         known: Watched | None = self.by_tensor.get(tensor)
         if known is not None or not tensor.requires_grad or not tensor.is_leaf or tensor.is_meta:
             return known
-        if type(tensor) is not torch.nn.Parameter and type(tensor) is not Tensor:
+        if type(tensor) not in (torch.nn.Parameter, Tensor) and not is_distributed(tensor):
             return None
         shape = tuple(tensor.shape)
         if shape not in self._sketches:
@@ -148,21 +120,15 @@ class Recorder:
     def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
         """Notes one parameter's local gradient, before anything reduces or accumulates it."""
         backward = self._running()
-        if type(gradient) is not Tensor or tuple(gradient.shape) != watched.shape:
+        if not is_readable(gradient) or tuple(gradient.shape) != watched.shape:
             raise TypeError(
                 f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
             )
-        if self._holds_gradient(watched):
+        sketch = watched.read(gradient.detach(), "gradient")
+        if watched.holds_gradient():
             backward.kept.append(watched.id)
         backward.parameters.append(watched.id)
-        backward.sketches.append(watched.sketch(gradient.detach()))
-
-    def _holds_gradient(self, watched: Watched) -> bool:
-        """Whether .grad held something before this backward; if not, whatever came before it was discarded."""
-        tensor = watched.tensor()
-        if tensor is None or tensor.grad is None or type(tensor.grad) is not Tensor:
-            return False
-        return bool(watched.sketch.coordinates(tensor.grad.detach()).any())
+        backward.sketches.append(sketch)
 
     # ---- backward passes
 
@@ -214,8 +180,8 @@ class Recorder:
     @quiet
     def on_altered(self, watched: Watched, gradient: Tensor) -> None:
         """Notes the gradient as the script's own hooks left it."""
-        if self.backward is not None and type(gradient) is Tensor and tuple(gradient.shape) == watched.shape:
-            self.backward.altered.append((watched.id, watched.sketch(gradient.detach())))
+        if self.backward is not None and is_readable(gradient) and tuple(gradient.shape) == watched.shape:
+            self.backward.altered.append((watched.id, watched.read(gradient.detach(), "gradient")))
 
     @quiet
     def on_loss(self, event: dict[str, Any]) -> None:
@@ -238,7 +204,7 @@ class Recorder:
             "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
         }  # fmt: skip
         self.counts = []
-        self.write(fields, torch.cat(sketches + [sketch for _, sketch in altered]).cpu().numpy(), parameters)
+        self.write(fields, together(sketches + [sketch for _, sketch in altered]), parameters)
 
     # ---- steps
 
@@ -267,6 +233,8 @@ class Recorder:
         for id in parameters or []:
             if not self.watched[id].named:
                 self._introduce(self.watched[id])
+            for layout in self.watched[id].untold():
+                self.writer.write(layout)
         self.writer.write(fields, payload)
         if self.active and self.writer.byte_count > TRACE_LIMIT:
             self.writer.write(
@@ -311,12 +279,13 @@ class Recorder:
             return
         used = [watched for watched in self.watched if watched.named and watched.tensor() is not None]
         with torch.no_grad():
-            sketches = [watched.sketch(_plain(watched.tensor())) for watched in used]
-        payload = torch.cat(sketches).cpu().numpy() if sketches else None
+            sketches = [watched.read(_plain(watched.tensor()), "weights") for watched in used]
+        payload = together(sketches) if sketches else None
+        ids = [watched.id for watched in used]
         fields = {
-            "kind": "end", "parameters": [watched.id for watched in used], "errors": self.errors,
+            "kind": "end", "parameters": ids, "errors": self.errors,
             "steps": self.step_count, "comm_hooks": self.comm_hooks}  # fmt: skip
-        self.write(fields, payload)
+        self.write(fields, payload, ids)
         assert self.writer is not None
         self.writer.close()
 

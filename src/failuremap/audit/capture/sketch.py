@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 RAW_SIZE = 128
@@ -36,15 +38,15 @@ class Sketch:
         self.coordinate_count = self.size if self.raw else COORDINATES
         self.row_count = self.size if self.raw else COORDINATES + SUMS
         if self.raw:
-            self._index = torch.arange(self.size)
+            self.index = torch.arange(self.size)
             return
         generator = _generator(shape)
-        self._width = _width(shape, self.size)
-        self._height = self.size // self._width
-        self._index = torch.randint(0, self.size, (COORDINATES,), generator=generator).sort().values
-        self._left = _signs(self._height + 1, generator)
-        self._right = _signs(self._width, generator)
-        self._padding = -self._width % SUMS
+        self.width = _width(shape, self.size)
+        self._height = self.size // self.width
+        self.index = torch.randint(0, self.size, (COORDINATES,), generator=generator).sort().values
+        self.left = _signs(self._height + 1, generator)
+        self.right = _signs(self.width, generator)
+        self._padding = -self.width % SUMS
 
     def coordinates(self, tensor: Tensor) -> Tensor:
         """The sampled elements, float32; all elements of a small tensor. Always a copy."""
@@ -53,7 +55,7 @@ class Sketch:
         flat = tensor.reshape(-1)
         if self.raw:
             return flat.to(torch.float32, copy=True)
-        return flat.index_select(0, self._on(tensor, "_index")).float()
+        return flat.index_select(0, self.on(tensor, "index")).float()
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """The whole sketch, `row_count` float32 numbers on the tensor's device."""
@@ -62,51 +64,68 @@ class Sketch:
         if self.raw:
             return self.coordinates(tensor)
         row = self._sparse_row(tensor) if tensor.is_sparse else self._dense_row(tensor)
-        row = row * self._on(tensor, "_right")
+        return torch.cat([self.coordinates(tensor), self.fold(row)])
+
+    def fold(self, row: Tensor) -> Tensor:
+        """The sums, from the row that the left signs have made of the matrix."""
+        row = row * self.on(row, "right")
         if self._padding:
             row = torch.nn.functional.pad(row, (0, self._padding))
-        return torch.cat([self.coordinates(tensor), row.view(-1, SUMS).sum(0)])
+        return row.view(-1, SUMS).sum(0)
 
     def _dense_row(self, tensor: Tensor) -> Tensor:
-        left, flat = self._on(tensor, "_left"), tensor.reshape(-1)
-        whole = self._height * self._width
-        matrix = flat[:whole].view(self._height, self._width)
-        row = torch.mv(matrix.t(), left[:-1]) if matrix.dtype == torch.float32 else self._widened(matrix, left[:-1])
+        left, flat = self.on(tensor, "left"), tensor.reshape(-1)
+        whole = self._height * self.width
+        matrix = flat[:whole].view(self._height, self.width)
+        row = combined(matrix, left[:-1])
         if whole < self.size:
             row[: self.size - whole] += flat[whole:].float() * left[-1]
         return row
 
-    def _widened(self, matrix: Tensor, left: Tensor) -> Tensor:
-        step = max(1, _CHUNK // self._width)
-        row = torch.zeros(self._width, device=matrix.device)
-        for start in range(0, self._height, step):
-            row += torch.mv(matrix[start : start + step].float().t(), left[start : start + step])
-        return row
-
     def _sparse_row(self, tensor: Tensor) -> Tensor:
-        left = self._on(tensor, "_left")
+        left = self.on(tensor, "left")
         values = tensor._values().reshape(tensor._nnz(), self.size // tensor.shape[0]).float()
         columns = torch.arange(values.shape[1], device=tensor.device)
         at = tensor._indices()[0][:, None] * values.shape[1] + columns
-        row = torch.zeros(self._width, device=tensor.device)
-        return row.index_add_(0, (at % self._width).reshape(-1), (values * left[at // self._width]).reshape(-1))
+        row = torch.zeros(self.width, device=tensor.device)
+        return row.index_add_(0, (at % self.width).reshape(-1), (values * left[at // self.width]).reshape(-1))
 
     def _sparse_coordinates(self, tensor: Tensor) -> Tensor:
         present = tensor._indices()[0].cpu()
         width = self.size // tensor.shape[0]
         if present.numel() == 0:
             return torch.zeros(self.coordinate_count)
-        rows, columns = self._index.cpu() // width, self._index.cpu() % width
+        rows, columns = self.index.cpu() // width, self.index.cpu() % width
         at = torch.searchsorted(present, rows).clamp(max=present.numel() - 1)
         values = tensor._values().cpu().reshape(present.numel(), -1)[at, columns].float()
         return torch.where(present[at] == rows, values, torch.zeros(()))
 
-    def _on(self, tensor: Tensor, name: str) -> Tensor:
+    def on(self, tensor: Tensor, name: str) -> Tensor:
+        """The index or the signs, on the device of a tensor."""
         held: Tensor = getattr(self, name)
         if held.device != tensor.device:
             held = held.to(tensor.device)
             setattr(self, name, held)
         return held
+
+
+def together(sketches: list[Tensor]) -> NDArray[np.float32]:
+    """Sketches one after another, as a trace holds them; some may lie on another device, where shards are offloaded."""
+    if len({sketch.device for sketch in sketches}) > 1:
+        sketches = [sketch.cpu() for sketch in sketches]
+    numbers: NDArray[np.float32] = torch.cat(sketches).cpu().numpy()
+    return numbers
+
+
+def combined(matrix: Tensor, left: Tensor) -> Tensor:
+    """left @ matrix in float32, without a copy of the matrix."""
+    if matrix.dtype == torch.float32:
+        return torch.mv(matrix.t(), left)
+    step = max(1, _CHUNK // max(1, matrix.shape[1]))
+    row = torch.zeros(matrix.shape[1], device=matrix.device)
+    for start in range(0, matrix.shape[0], step):
+        row += torch.mv(matrix[start : start + step].float().t(), left[start : start + step])
+    return row
 
 
 def _width(shape: tuple[int, ...], size: int) -> int:

@@ -1,0 +1,116 @@
+"""The sketch of a shard, in the coordinates of the whole tensor: those of disjoint shards add up to that of the whole.
+
+    sums of the whole   fold(right * (left @ M)),  element f of the flattened whole at M[f // width, f % width]
+
+A shard is the part of the whole at some indices along each dimension. Three ways lead to its left @ M, none of which
+copies it: whole rows of M (a natural width), one range of the flattened whole, or element by element.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from failuremap.audit.capture.layout import Layout
+from failuremap.audit.capture.sketch import Sketch, combined
+
+# elements whose places in the whole are worked out at a time
+_CHUNK = 1 << 18
+
+
+class ShardSketch:
+    """The sketches of all tensors that lie in one layout."""
+
+    def __init__(self, sketch: Sketch, layout: Layout) -> None:
+        self._sketch, self._held = sketch, layout.held
+        self.shape = tuple(len(index) for index in layout.held)
+        self._strides = _strides(layout.shape)
+        positions, self._at = self._sampled(layout.shape)
+        self.positions: list[int] = positions.tolist()
+        """Which of the sketch's sampled elements lie in the shard."""
+        self._positions = positions
+        if sketch.raw:
+            return
+        rows = layout.held[0]
+        self._columns: Tensor | None = None
+        if self.shape[1:] != layout.shape[1:]:
+            self._columns = self._flat(0, math.prod(self.shape[1:]), 1)
+        unbroken = len(rows) > 0 and bool((rows == torch.arange(len(rows)) + rows[0]).all())
+        self._start = int(rows[0]) * self._strides[0] if unbroken and self._columns is None else None
+
+    def _sampled(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Positions in the sketch of the sampled elements that lie here, and their places in the local tensor."""
+        rest, here = self._sketch.index, torch.ones(len(self._sketch.index), dtype=torch.bool)
+        place = torch.zeros(len(rest), dtype=torch.int64)
+        for size, index, stride in zip(shape, self._held, self._strides, strict=True):
+            where = torch.full((size,), -1, dtype=torch.int64)
+            where[index] = torch.arange(len(index))
+            mine = where[rest // stride]
+            here &= mine >= 0
+            place, rest = place * len(index) + mine, rest % stride
+        return here.nonzero().flatten(), place[here]
+
+    def coordinates(self, tensor: Tensor) -> Tensor:
+        """The sampled elements of the whole, zero where they lie on another rank."""
+        found = torch.zeros(self._sketch.coordinate_count, device=tensor.device)
+        if self.positions:
+            found[self._positions.to(tensor.device)] = tensor.reshape(-1)[self._at.to(tensor.device)].float()
+        return found
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """This shard's part of the whole sketch, `row_count` float32 numbers on the tensor's device."""
+        if tuple(tensor.shape) != self.shape:
+            raise TypeError(f"a shard has the shape {tuple(tensor.shape)}, expected {self.shape}")
+        if self._sketch.raw:
+            return self.coordinates(tensor)
+        row = torch.zeros(self._sketch.width, device=tensor.device)
+        if tensor.numel():
+            left = self._sketch.on(tensor, "left")
+            if self._sketch.width == self._strides[0]:
+                self._add_rows(row, tensor, left)
+            elif self._start is not None:
+                self._add_range(row, tensor.reshape(-1), left)
+            else:
+                self._add_elements(row, tensor.reshape(-1), left)
+        return torch.cat([self.coordinates(tensor), self._sketch.fold(row)])
+
+    def _add_rows(self, row: Tensor, tensor: Tensor, left: Tensor) -> None:
+        part = combined(tensor.reshape(tensor.shape[0], -1), left[self._held[0].to(left.device)])
+        if self._columns is None:
+            row += part
+        else:
+            row.index_add_(0, self._columns.to(row.device), part)
+
+    def _add_range(self, row: Tensor, flat: Tensor, left: Tensor) -> None:
+        """The shard is the elements `start` to `start + size` of the flattened whole."""
+        width, start = self._sketch.width, self._start
+        assert start is not None
+        head = min(-start % width, len(flat))
+        rows = (len(flat) - head) // width
+        first, tail = (start + head) // width, head + rows * width
+        if head:
+            row[start % width : start % width + head] += flat[:head].float() * left[start // width]
+        if rows:
+            row += combined(flat[head:tail].view(rows, width), left[first : first + rows])
+        if tail < len(flat):
+            row[: len(flat) - tail] += flat[tail:].float() * left[first + rows]
+
+    def _add_elements(self, row: Tensor, flat: Tensor, left: Tensor) -> None:
+        for start in range(0, len(flat), _CHUNK):
+            values = flat[start : start + _CHUNK].float()
+            at = self._flat(start, len(values), 0).to(flat.device)
+            row.index_add_(0, at % self._sketch.width, values * left[at // self._sketch.width])
+
+    def _flat(self, start: int, count: int, dim: int) -> Tensor:
+        """Places in the whole, flattened from a dimension on, of `count` elements of the local tensor."""
+        rest, at = torch.arange(start, start + count), torch.zeros(count, dtype=torch.int64)
+        inner = _strides(self.shape[dim:])
+        for index, stride, step in zip(self._held[dim:], self._strides[dim:], inner, strict=True):
+            at, rest = at + index[rest // step] * stride, rest % step
+        return at
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    return [max(1, math.prod(shape[dim + 1 :])) for dim in range(len(shape))]

@@ -1,0 +1,65 @@
+"""Watches the parameters of `fully_shard`, whose gradients come through a tensor gathered for the pass.
+
+The optimizer steps on a shard, a DTensor that autograd never reaches. What autograd reaches is `FSDPParam`'s gathered
+parameter: its gradient, before it is reduced and scattered, is this rank's contribution.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from failuremap.audit.capture.late import after_import
+from failuremap.audit.capture.recorder import Recorder, quiet
+
+_MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param"
+
+
+def install(recorder: Recorder) -> None:
+    """Watches FSDPParam, as soon as the job imports it."""
+    after_import(_MODULE, functools.partial(_watch_gathering, recorder))
+
+
+def _watch_gathering(recorder: Recorder, module: ModuleType) -> None:
+    original = getattr(module.FSDPParam, "init_unsharded_param", None)
+    if original is None:  # another version of torch: nothing is captured, and the verdict says so
+        return
+
+    @functools.wraps(original)
+    def init_unsharded_param(self: Any) -> Any:
+        result = original(self)
+        on_gathered(recorder, self)
+        return result
+
+    module.FSDPParam.init_unsharded_param = init_unsharded_param
+
+
+@quiet
+def on_gathered(recorder: Recorder, managed: Any) -> None:
+    """Puts the recorder's hook on a parameter that has just been gathered, if it is the first time."""
+    gathered, parameter = managed._unsharded_param, managed.sharded_param
+    known = recorder.by_tensor.get(gathered)
+    if known is not None and known is recorder.by_tensor.get(parameter):
+        return
+    watched = recorder.watch(parameter)
+    if watched is None:
+        return
+    watched.managed = weakref.ref(managed)
+    watched.dtype = str(gathered.dtype).removeprefix("torch.")
+    recorder.modules.stand_for(gathered, parameter)
+    recorder.by_tensor[gathered] = watched
+    if known is None:
+        gathered.register_hook(functools.partial(_on_gradient, recorder, watched.managed))
+
+
+@quiet
+def _on_gradient(recorder: Recorder, reference: weakref.ref[Any], gradient: Tensor) -> None:
+    """Notes the gradient by the shard that is there now: loading or moving a model puts new ones in."""
+    managed = reference()
+    watched = None if managed is None else recorder.by_tensor.get(managed.sharded_param)
+    if watched is not None:
+        recorder.on_gradient(watched, gradient)

@@ -1,0 +1,107 @@
+"""What the recorder keeps of one parameter and of one backward pass."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from failuremap.audit.capture.layout import Layout, is_distributed, layout_of, local
+from failuremap.audit.capture.shard_sketch import ShardSketch
+from failuremap.audit.capture.sketch import COORDINATES, Sketch
+
+
+@dataclass
+class Watched:
+    """One parameter that the recorder watches."""
+
+    id: int
+    tensor: weakref.ref[Tensor]
+    """The one that the optimizer steps on."""
+    sketch: Sketch
+    dtype: str
+    shape: tuple[int, ...]
+    named: bool = False
+    after: Any = None
+    """Handle of the second hook, behind the script's own ones; there only where the script has any."""
+    managed: weakref.ref[Any] | None = None
+    """The FSDPParam that gathers it for the forward, if one does."""
+    readers: dict[str, tuple[Layout | None, Sketch | ShardSketch]] = field(default_factory=dict)
+    """By what its gradient, its update and its weights are read, and how each is distributed over ranks, if it is."""
+    told: set[str] = field(default_factory=set)
+    """Which of these layouts the trace knows."""
+
+    def read(self, tensor: Tensor, of: str) -> Tensor:
+        """The sketch of a tensor, or this rank's part of it.
+
+        Args:
+            tensor: Of this parameter: its gradient in a backward, what the optimizer steps on, or the parameter itself.
+            of: Which: "gradient", "update" or "weights".
+        """
+        return self._reader(tensor, of)(local(tensor))
+
+    def sample(self, tensor: Tensor, of: str) -> Tensor:
+        """The sampled elements of a tensor; zero where they are not on this rank."""
+        return self._reader(tensor, of).coordinates(local(tensor))
+
+    def _reader(self, tensor: Tensor, of: str) -> Sketch | ShardSketch:
+        layout = layout_of(tensor) if is_distributed(tensor) else None
+        if of not in self.readers:
+            if layout is not None and layout.shape != self.shape:
+                raise TypeError(f"the {of} of parameter {self.id} has the shape {layout.shape}, expected {self.shape}")
+            self.readers[of] = layout, self.sketch if layout is None else ShardSketch(self.sketch, layout)
+        known, reader = self.readers[of]
+        if known is not layout:
+            raise TypeError(f"the {of} of parameter {self.id} is distributed over ranks in another way than before")
+        return reader
+
+    def layout(self, of: str) -> Layout | None:
+        """How what was read last is distributed over ranks; None where this rank holds all of it."""
+        return self.readers[of][0]
+
+    def untold(self) -> Iterator[dict[str, Any]]:
+        """The layouts that the trace does not know yet, as records."""
+        for of, (layout, reader) in self.readers.items():
+            if layout is not None and of not in self.told:
+                self.told.add(of)
+                where = {"held": reader.positions, "span": layout.span} if isinstance(reader, ShardSketch) else {}
+                yield {"kind": "layout", "id": self.id, "of": of, "parts": layout.parts, "mesh": layout.mesh, **where}
+
+    def holds_gradient(self) -> bool:
+        """Whether a gradient is accumulated before a backward; if not, whatever came before it was discarded."""
+        gradients = [getattr(self.tensor(), "grad", None)]
+        if self.managed is not None:
+            managed = self.managed()
+            gradients += [getattr(managed, "unsharded_accumulated_grad", None)]
+            gradients += [getattr(getattr(managed, "_unsharded_param", None), "grad", None)]
+        return any(self._is_live(gradient) for gradient in gradients if gradient is not None and is_readable(gradient))
+
+    def _is_live(self, gradient: Tensor) -> bool:
+        if not is_distributed(gradient):
+            return bool(self.sketch.coordinates(gradient.detach()).any())
+        flat = local(gradient).detach().reshape(-1)
+        return bool(flat[:: max(1, len(flat) // COORDINATES)].any())
+
+
+def is_readable(tensor: object) -> bool:
+    """Whether a gradient is of a type that sketches can read: a plain tensor, or a DTensor of plain tensors."""
+    return type(local(tensor) if is_distributed(tensor) else tensor) is Tensor
+
+
+@dataclass
+class Backward:
+    """The backward pass that is running, until it is written down."""
+
+    id: int
+    kind: str
+    path: dict[str, Any]
+    unseen: list[str]
+    parameters: list[int] = field(default_factory=list)
+    sketches: list[Tensor] = field(default_factory=list)
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    altered: list[tuple[int, Tensor]] = field(default_factory=list)
+    written: bool = False
