@@ -6,47 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import click
 import pytest
 
-from audit.launch_helpers import clean_environment, wait_for, write_script
+from audit.launch_helpers import clean_environment, wait_for
+from cli.user import PYTHON, User
 from failuremap.audit.command_line import run_command
-from failuremap.catalogue.verify import StageResult
 from failuremap.cli import main
-
-PYTHON = sys.executable
-
-
-class User:
-    """Someone in a folder with a script that needs no torch; temporary files go to a folder of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [PYTHON, "-m", "failuremap", *words],
-            cwd=self.folder,
-            env=clean_environment(TMPDIR=str(self.temporary), COLUMNS="100", **environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *words: str, **environment: str) -> tuple[int, str, str]:
-        """Run failuremap; return exit code, stdout and stderr."""
-        process = self.start(*words, **environment)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out, err
-
-    def script(self, source: str) -> Path:
-        return write_script(self.folder, source)
 
 
 @pytest.fixture
@@ -169,16 +136,6 @@ BAD = {
         "No such option '-m'. Options of the script go behind it, and one that starts the command behind --.",
     ),
     "no trace": (["diagnose", "nope"], "Invalid value for 'TRACE_DIR': Directory 'nope' does not exist."),
-    "no such fault": (["show", "partials-avraged"], "slug='partials-avraged' names no mechanism of the catalogue; did"),
-    "no such variant": (["show", "partials-averaged", "-N", "6"], "Invalid value for '-N': 6 is not in the range"),
-    "no script to verify": (
-        ["verify", "accumulator-overwritten"],
-        "slugs=['accumulator-overwritten']: no scripts to run. Entries with scripts: partials-averaged, replica-means-",
-    ),
-    "no script to show": (
-        ["show", "divided-twice", "--stage", "fixed"],
-        "slug='divided-twice' has no script for --stage fixed. Entries with scripts: partials-averaged, replica-means-",
-    ),
     "no such command": (["adit"], "No such command 'adit'"),
 }
 
@@ -218,7 +175,7 @@ def test_a_fault_of_our_own_is_no_verdict(capsys):
     assert code == 70 and "ZeroDivisionError: a bug of ours" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["audit", "diagnose", "show", "verify"])
+@pytest.mark.parametrize("name", ["audit", "diagnose", "list", "show", "run", "verify"])
 def test_the_help_of_a_command_teaches_by_examples(user, name):
     code, out, _ = user.run(name, "--help")
 
@@ -233,7 +190,9 @@ def test_the_help_of_an_audit_says_what_its_exit_codes_mean(user):
 
 
 def test_the_commands_are_these():
-    assert sorted(main.commands) == ["audit", "diagnose", "list", "show", "verify"]
+    catalogue = {"list", "show", "run", "verify"}
+
+    assert {"audit", "diagnose"} | catalogue <= set(main.commands)
 
 
 def test_the_version_is_told(user):
@@ -242,81 +201,11 @@ def test_the_version_is_told(user):
     assert user.run("--version") == (0, f"failuremap, version {__version__}\n", "")
 
 
-def test_the_faults_are_listed_one_a_line(user):
-    code, out, _ = user.run("list")
-
-    slugs = [line.split()[0] for line in out.splitlines()]
-    assert code == 0 and "partials-averaged" in slugs and slugs == sorted(slugs)
-
-
-def test_the_entries_that_have_scripts_are_marked(user):
-    _, out, _ = user.run("list")
-
-    marked = [line.split()[0] for line in out.splitlines() if line.endswith("  (scripts)")]
-    assert marked == ["partials-averaged", "replica-means-ignore-counts"]
-
-
 def test_no_command_at_all_shows_the_help_and_is_not_right(user):
     code, out, err = user.run()
 
     assert (code, out) == (2, "")
     assert err.startswith("Usage: ") and "audit" in err and "error" not in err
-
-
-def test_a_fault_is_shown_with_its_repair(user):
-    code, out, _ = user.run("show", "partials-averaged")
-
-    assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if line[2:3].strip()][:5] == [
-        "Disjoint",
-        "what",
-        "contract",
-        "why",
-        "repair",
-    ]
-
-
-@pytest.mark.parametrize(("stage", "code"), [("broken", 1), ("fixed", 0)])
-def test_a_stage_is_a_script_that_shows_what_it_says(user, stage, code):
-    _, out, _ = user.run("show", "partials-averaged", "--stage", stage, "-N", "2")
-
-    result = subprocess.run([PYTHON, "-"], input=out, capture_output=True, text=True)
-
-    assert result.returncode == code
-
-
-def test_a_fault_is_verified_script_by_script(user):
-    code, out, _ = user.run("verify", "partials-averaged")
-
-    lines = out.splitlines()
-    assert (code, len(lines)) == (0, 16)
-    assert all(line.startswith("ok     partials-averaged ") for line in lines[:-1])
-    assert lines[0].endswith("broken N=1  fails 4 of 6 checks, as it should")
-    assert lines[-2].endswith("fixed N=5  passes all 6 checks, as it should")
-    assert lines[-1] == "15 scripts of 1 mechanism run, all as they should be"
-
-
-def test_entries_without_scripts_are_counted_where_they_were_asked_for(user):
-    _, out, _ = user.run("verify", "partials-averaged", "divided-twice")
-
-    assert out.splitlines()[-1] == "15 scripts of 1 mechanism run, all as they should be; 1 entry has no scripts"
-
-
-def test_a_fault_whose_claim_does_not_hold_is_told(monkeypatch, capsys):
-    def verify(slugs, on_progress):
-        result = StageResult("partials-averaged", "fixed", 2, 1, 6, ("empty block",), "fixed fails: empty block")
-        on_progress(result)
-        return [result]
-
-    monkeypatch.setattr("failuremap.cli.catalogue.verify", verify)
-
-    code = run_command(main, ["verify", "partials-averaged"])
-
-    assert code == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "FAILED partials-averaged fixed N=2  fixed fails: empty block",
-        "1 script of 1 mechanism run, 1 not as they should be",
-    ]
 
 
 def test_the_command_line_imports_no_framework():

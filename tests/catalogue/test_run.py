@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from audit.launch_helpers import is_alive, wait_until_gone
 from failuremap.catalogue import guard
 from failuremap.catalogue.run import OUTPUT_LIMIT_BYTES, run
 
@@ -156,27 +154,7 @@ print(child)
     seen = run(source)
 
     assert seen.exit_code == 0
-    assert wait_until(lambda: not is_alive(int(seen.stdout)))
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process still runs; one that has ended and was not yet collected doesn't."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(holds: Callable[[], bool], patience_s: float = 10.0) -> bool:
-    """Return whether something holds before patience is at an end."""
-    deadline = time.monotonic() + patience_s
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return holds()
-
-
-def test_negative_control_a_process_of_ones_own_is_alive():
-    assert is_alive(os.getpid())
+    assert wait_until_gone([int(seen.stdout)])
 
 
 def test_an_interrupted_run_ends_its_script(monkeypatch):
