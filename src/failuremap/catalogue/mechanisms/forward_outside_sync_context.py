@@ -88,7 +88,7 @@ def law(windows, solve):
 
     *held, counted = solve(windows)
     parts = [gradient for window in windows for gradient in window]
-    mean = [sum(map(Fraction, column)) / len(parts) for column in zip(*parts, strict=True)]
+    mean = [sum(map(Fraction, column), Fraction(0)) / len(parts) for column in zip(*parts, strict=True)]
     close = all(abs(Fraction(a) - b) < Fraction(1, 10**9) for one in held for a, b in zip(one, mean, strict=True))
     return close and len(held) == len(windows) and counted == [1]
 

@@ -83,7 +83,9 @@ def law(job, solve):
     if any(at is not None for at in job["failed"]):
         return update == []
     mean = [
-        sum(map(Fraction, column)) / len(bucket) for bucket in job["buckets"] for column in zip(*bucket, strict=True)
+        sum(map(Fraction, column), Fraction(0)) / len(bucket)
+        for bucket in job["buckets"]
+        for column in zip(*bucket, strict=True)
     ]
     return len(update) == len(mean) and all(
         abs(Fraction(seen) - right) < Fraction(1, 10**9) for seen, right in zip(update, mean, strict=True)

@@ -87,12 +87,11 @@ def contributions(job):
 def sample(source):
     """Draws windows of 1 to 3 micro-batches on 1 to 4 ranks, of which the first one used the parameter."""
     width, length, ranks = source.randint(1, 3), source.randint(1, 3), source.randint(1, 4)
-
-    def part(used):
-        return [source.randint(-50, 50) for _ in range(width)] if used else None
-
-    windows = [[part(source.random() < 0.5) for _ in range(length)] for _ in range(ranks)]
-    windows[0][0] = part(used=True)
+    windows = [
+        [[source.randint(-50, 50) for _ in range(width)] if source.random() < 0.5 else None for _ in range(length)]
+        for _ in range(ranks)
+    ]
+    windows[0][0] = [source.randint(-50, 50) for _ in range(width)]
     return {"windows": windows, "rank": source.randrange(ranks)}
 
 
