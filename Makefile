@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-all lint format docs docs-check bench clean
+.PHONY: help venv demo test test-slow test-all lint format docs docs-check records records-check bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,12 @@ docs: $(STAMP) ## write the generated pages of docs/
 
 docs-check: $(STAMP) ## fail if a generated page of docs/ is out of date
 	@$(BIN)/python docs/generate.py --check
+
+records: $(STAMP) ## record what the catalogue's scripts give, after a change to them
+	@$(BIN)/failuremap verify --record
+
+records-check: $(STAMP) ## run the catalogue's scripts; fail if one gives something else than recorded
+	@$(BIN)/failuremap verify
 
 bench: $(STAMP) ## run the benchmarks, one file a claim
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || missed=1; done; exit $$missed

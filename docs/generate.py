@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from failuremap.audit.report.json_ import schema_text
+from failuremap.catalogue.records.schema import schema_text as record_schema_text
 from failuremap.cli import main as command_line
 
 DOCS = Path(__file__).parent
@@ -38,7 +39,11 @@ def _help_of(command: click.Command, context: click.Context) -> str:
     return "\n".join(["```text", *lines, "```"])
 
 
-PAGES = {"verdict.schema.json": schema_text, "commands.md": command_page}
+PAGES = {
+    "verdict.schema.json": schema_text,
+    "record.schema.json": record_schema_text,
+    "commands.md": command_page,
+}
 
 
 def stale_pages(folder: Path) -> list[str]:

@@ -67,7 +67,7 @@ def verify(
         InvalidArgument: A name is that of no mechanism and no case.
         RecordError: A file of recorded runs can't be read.
     """
-    pool = ThreadPoolExecutor(_at_once())
+    pool = ThreadPoolExecutor(at_once())
     results = []
     try:
         for result in pool.map(lambda job: _verified(job, against_records), list(jobs_of(names))):
@@ -137,7 +137,7 @@ def _problem(stage: Stage, seen: Run) -> str:
     return ""
 
 
-def _at_once() -> int:
+def at_once() -> int:
     """Returns how many scripts may run at a time: the processors that this process may use."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_AT_ONCE)

@@ -47,7 +47,7 @@ Value = Annotated[JsonValue, AfterValidator(_plain)]
 class Part(BaseModel):
     """A part of a record: nothing converted, nothing unknown, nothing changed later."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class Clause(Part):
