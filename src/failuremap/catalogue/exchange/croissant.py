@@ -51,6 +51,7 @@ _CONTEXT = {
     "transform": "cr:transform",
 }
 _TYPES = {"text": "sc:Text", "number": "sc:Integer"}
+_DAYS = ("published", "modified")
 DESCRIPTION = (
     "Known ways in which training jobs add up gradients wrongly. Each case is a script that fails, a repair that fails "
     "as well, and their recorded checks."
@@ -97,7 +98,7 @@ def _record_set(name: str, cases: Sequence[Case]) -> dict[str, Any]:
             "@type": "cr:Field",
             "@id": f"{table}/{column}",
             "name": column,
-            "dataType": _TYPES[kind],
+            "dataType": "sc:Date" if column in _DAYS else _TYPES[kind],
             "source": {"fileObject": {"@id": name}, "extract": {"column": column}},
         }
         for column, kind in column_kinds(cases).items()
