@@ -1,5 +1,5 @@
 """Only the first micro-batch reaches the optimizer: 0 on all later ones."""
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, var-annotated"
 
 from failuremap.catalogue.mechanism import Clause, Mechanism, signs
 from failuremap.catalogue.signs import Sign

@@ -1,5 +1,5 @@
 """The update is the gradient of the step before."""
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, var-annotated"
 
 from failuremap.catalogue.mechanism import Clause, Mechanism, signs
 from failuremap.catalogue.signs import Sign

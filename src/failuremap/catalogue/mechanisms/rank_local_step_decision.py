@@ -1,0 +1,126 @@
+"""Ranks decide on their own whether or how far to step: equal updates, unequal ways."""
+# mypy: disable-error-code="no-untyped-def"
+
+from failuremap.catalogue.mechanism import Clause, Mechanism
+
+MECHANISM = Mechanism(
+    number=63,
+    slug="rank-local-step-decision",
+    title="Ranks decide on their own whether or how far to step",
+    group="replica-agreement",
+    abstract="The gradients agree, but each rank skips the step or sets its length by what it alone has seen.",
+    root_cause=(
+        "A flag (overflow, an empty batch) or a rate (progress through the data) is computed from a rank's own state "
+        "and used without being made common."
+    ),
+    failure=(
+        "With a reduced gradient of 4 and rates 1/2 and 1/4, one replica moves by 2 and the other by 1. Where one rank "
+        "skips, the others are a whole step ahead, and the optimizer states differ as well."
+    ),
+    failed_approach=(
+        "A majority vote makes the decision common, so the replicas agree. The minority's reason stands: the gradient "
+        "in which one rank found inf is the one that all ranks step on."
+    ),
+    relevance=(
+        "Replicas that have drifted keep averaging gradients of different models; where the skipped part holds a "
+        "collective, the ranks hang. It was met as an overflow flag of a sharded optimizer's own shard (fairscale), as "
+        "a skipped micro-batch (NeMo Automodel) and as a learning rate by each rank's own progress (nanochat)."
+    ),
+    limitations="One step of plain SGD; that a skipped step leaves the optimizer's state behind is not modelled.",
+    contract=(
+        "Given the common gradient and each rank's [overflowed, rate], return the way of every rank: none of them "
+        "steps, [], where one has overflowed; else all go the least of the rates times the gradient."
+    ),
+    domain=(
+        "job: {'gradient': a list of finite numbers, 'ranks': a list of [overflowed, rate] pairs, one a rank}; "
+        "overflowed true or false, rate a number of 0 or more."
+    ),
+    clauses=(
+        Clause(
+            "one-rate",
+            "algebraic",
+            "All ranks go the same way, at the least of the rates.",
+            ("two rates", "three rates", "rates in the other order"),
+        ),
+        Clause(
+            "one-skips-all-skip",
+            "algebraic",
+            "Where one rank may not step, none does.",
+            ("one of three overflowed", "one of two overflowed"),
+        ),
+        Clause("agreed", "boundary", "Ranks that agree do as they say.", ("all agree to step", "all overflowed")),
+        Clause("single", "boundary", "A single rank decides for itself.", ("single rank",)),
+        Clause("no-rank", "boundary", "Without a rank there is nothing to return.", ("no rank",)),
+    ),
+    promised="",
+    law="All ranks go one way, which neither their order nor a rank listed twice changes: that of the most careful.",
+    separated_by="the learning rates and the skipped steps of the ranks; the updates themselves are equal",
+    audit_sees="Updates that are equal on all ranks, and parameters that differ from one step on.",
+    audit_blind=(
+        "It sees that the replicas differ, not by what: the learning rate and the length of each rank's step are not "
+        "compared."
+    ),
+    repair=(
+        "Make the decision common before it is used: flag = torch.tensor(float(overflowed)); dist.all_reduce(flag, "
+        "op=dist.ReduceOp.MAX); step only where flag is 0. The same for what a rate is computed from: "
+        "dist.all_reduce(progress, op=dist.ReduceOp.MAX)"
+    ),
+    references=(
+        "https://github.com/facebookresearch/fairscale/pull/181",
+        "https://github.com/NVIDIA-NeMo/Automodel/pull/2468",
+        "https://github.com/karpathy/nanochat/pull/857",
+        "https://github.com/pytorch/pytorch/issues/76282",
+    ),
+    related=("replicas-start-different", "clip-in-wrong-place", "half-reduced-after-failure", "departed-rank-counted"),
+)
+
+
+def sample(source):
+    """Draws a gradient, and for each rank whether it overflowed and a rate in eighths."""
+    gradient = [source.randint(-50, 50) for _ in range(source.randint(1, 4))]
+    ranks = [[source.random() < 0.2, source.randint(0, 8) / 8] for _ in range(source.randint(1, 5))]
+    return {"gradient": gradient, "ranks": ranks}
+
+
+def law(job, solve):
+    """Asks a job of one rank for the most careful decision, and turns the ranks round."""
+    ways = solve(job)
+    careful = [any(overflowed for overflowed, _ in job["ranks"]), min(rate for _, rate in job["ranks"])]
+    alone = solve({"gradient": job["gradient"], "ranks": [careful]})
+    turned = solve({"gradient": job["gradient"], "ranks": job["ranks"][::-1]})
+    own = [] if careful[0] else [careful[1] * value for value in job["gradient"]]
+    return ways == turned == alone * len(job["ranks"]) and alone == [own]
+
+
+def broken(job):
+    ways = []
+    for overflowed, rate in job["ranks"]:
+        ways.append([] if overflowed else [rate * value for value in job["gradient"]])
+    return ways
+
+
+def attempt(job):
+    against = sum(overflowed for overflowed, _ in job["ranks"])
+    stop = 2 * against > len(job["ranks"])
+    rate = min([rate for _, rate in job["ranks"]], default=0)
+    return [[] if stop else [rate * value for value in job["gradient"]] for _ in job["ranks"]]
+
+
+def fixed(job):
+    stop = any(overflowed for overflowed, _ in job["ranks"])
+    rate = min([rate for _, rate in job["ranks"]], default=0)
+    return [[] if stop else [rate * value for value in job["gradient"]] for _ in job["ranks"]]
+
+
+def checks(N, solve, check):
+    gradient, slow, fast = [4 * N, -8], [N, -2], [2 * N, -4]
+    half, quarter, whole, overflowed = [False, 0.5], [False, 0.25], [False, 1], [True, 0.25]
+    check("two rates", solve({"gradient": gradient, "ranks": [half, quarter]}), [slow, slow])
+    check("three rates", solve({"gradient": gradient, "ranks": [half, quarter, whole]}), [slow, slow, slow])
+    check("rates in the other order", solve({"gradient": gradient, "ranks": [quarter, half]}), [slow, slow])
+    check("one of three overflowed", solve({"gradient": gradient, "ranks": [half, overflowed, half]}), [[], [], []])
+    check("one of two overflowed", solve({"gradient": gradient, "ranks": [quarter, overflowed]}), [[], []])
+    check("all agree to step", solve({"gradient": gradient, "ranks": [half, half]}), [fast, fast])
+    check("all overflowed", solve({"gradient": gradient, "ranks": [overflowed, overflowed]}), [[], []])
+    check("single rank", solve({"gradient": gradient, "ranks": [half]}), [fast])
+    check("no rank", solve({"gradient": gradient, "ranks": []}), [])
