@@ -8,10 +8,10 @@ export OMP_NUM_THREADS ?= 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-all lint format docs docs-check records records-check bench clean
+.PHONY: help venv demo test test-slow test-all lint format docs docs-check records records-check bench new-mechanism clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): pyproject.toml constraints-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "failuremap needs Python >= 3.11, but $(PYTHON) is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12")'
@@ -56,6 +56,9 @@ records-check: $(STAMP) ## run the catalogue's scripts; fail if one gives someth
 
 bench: $(STAMP) ## run the benchmarks, one file a claim
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file" || missed=1; done; exit $$missed
+
+new-mechanism: $(STAMP) ## write the files of a new mechanism: NAME=the-wrong-pattern
+	@$(BIN)/python -m failuremap.catalogue.scaffold '$(NAME)'
 
 clean: ## remove caches and .venv
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -31,7 +31,7 @@ def wrong(record) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_catalogue(monkeypatch):
-    monkeypatch.setattr("failuremap.cli.exchange.released_cases", lambda slugs: all_cases())
+    monkeypatch.setattr("failuremap.cli.exchange.released_cases", lambda names, key: all_cases())
 
 
 def test_a_record_that_holds_is_a_table_and_exit_code_0(record, capsys):
@@ -106,7 +106,7 @@ def test_everything_is_exported_for_strangers_unless_said_otherwise(tmp_path):
         (["export", "--tier", "gold", "--out", "x"], "'gold' is not one of 'open', 'member', 'sealed'."),
         (
             ["export", "--imported", "x", "--out", "y"],
-            "--imported gives back foreign records: with --format failure-map",
+            "--imported gives foreign records back: with --format failure-map",
         ),
         (["export", "--out", "no/such/place"], "there is no folder 'no/such'; make it first."),
     ],

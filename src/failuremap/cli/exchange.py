@@ -11,8 +11,10 @@ import click
 from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.exchange.export import FORMATS, Format, export, give_back
 from failuremap.catalogue.exchange.importing import Imported, import_files, to_json
+from failuremap.catalogue.exchange.intake import read_key
 from failuremap.catalogue.exchange.storing import store
 from failuremap.catalogue.exchange.tiers import TIERS, Tier
+from failuremap.catalogue.records.digest import PUBLISHED_KEY
 from failuremap.errors import InvalidArgument
 
 _PATH = click.Path(path_type=Path)
@@ -46,7 +48,7 @@ def import_command(files: tuple[Path, ...], as_json: bool, out: Path | None) -> 
 
 
 @click.command("export")
-@click.argument("slugs", nargs=-1, metavar="[SLUG]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--format",
     "formats",
@@ -58,11 +60,14 @@ def import_command(files: tuple[Path, ...], as_json: bool, out: Path | None) -> 
 )
 @click.option("--tier", type=click.Choice(TIERS), default="open", show_default=True, help="Who may read it.")
 @click.option("--out", type=_PATH, required=True, metavar="DIR", help="The folder to write; it is there whole or not.")
+@click.option("--key", type=_PATH, metavar="FILE", help="Key of the salts. Default: the published one.")
 @click.option("--imported", type=_PATH, metavar="DIR", help="Give back what `failuremap import --out DIR` stored.")
 def export_command(
-    slugs: tuple[str, ...], formats: tuple[Format, ...], tier: Tier, out: Path, imported: Path | None
+    names: tuple[str, ...], formats: tuple[Format, ...], tier: Tier, out: Path, key: Path | None, imported: Path | None
 ) -> int:
     """Write the cases as a data set: JSON lines, Parquet, Croissant, a card, bundles.
+
+    NAME is that of a fault, or the id or alias of a case. All are written where none is named.
 
     \b
     Examples:
@@ -70,12 +75,13 @@ def export_command(
       failuremap export --tier member --format jsonl --format bundles --out members partials-averaged
       failuremap export --format failure-map --imported imported --out given-back
     """
+    if imported and (names or key or formats != ("failure-map",)):
+        raise InvalidArgument("--imported gives foreign records back: with --format failure-map, without NAME or key.")
     if imported:
-        if slugs or formats != ("failure-map",):
-            raise InvalidArgument("--imported gives back foreign records: with --format failure-map, and no SLUG.")
         files = give_back(out, imported)
     else:
-        files = export(out, released_cases(slugs), tier, FORMATS if "all" in formats else formats)
+        cases = released_cases(names, read_key(key) if key else PUBLISHED_KEY)
+        files = export(out, cases, tier, FORMATS if "all" in formats else formats)
     noun = "file" if len(files) == 1 else "files"
     click.echo(f"{len(files)} {noun} in {out}, {sum(map(len, files.values()))} bytes")
     return 0

@@ -10,16 +10,19 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from catalogue.exchange.making import SEALED, all_cases, case_of
+from failuremap.catalogue import mechanism
 from failuremap.catalogue.exchange import tables
 from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.exchange.export import FORMATS, export, export_files, give_back
 from failuremap.catalogue.exchange.failure_map import parse_record
 from failuremap.catalogue.exchange.importing import import_file
+from failuremap.catalogue.exchange.intake import read_key
 from failuremap.catalogue.exchange.storing import store
 from failuremap.catalogue.exchange.tiers import TIERS, canary_line
 from failuremap.catalogue.records import case_from_json
@@ -288,21 +291,42 @@ def test_every_format_is_written_unless_others_are_asked_for():
 
 
 def test_an_entry_without_code_is_no_case(monkeypatch):
-    from failuremap.catalogue import mechanisms
-
-    entry = next(iter(mechanisms().values()))
-    monkeypatch.setattr("failuremap.catalogue.exchange.cases.mechanism", lambda slug: _without_code(entry))
+    entry = replace(mechanism("divided-twice"), stages=None)
+    monkeypatch.setattr("failuremap.catalogue.exchange.cases.case_of", lambda _: (entry, None))
 
     with pytest.raises(
-        InvalidArgument, match=r"^slug='x' is an entry without code; there is no case of it to export\.$"
+        InvalidArgument, match=r"^slug='divided-twice' is an entry without code; there is no case of it"
     ):
-        released_cases(["x"])
+        released_cases(["divided-twice"])
 
 
-def _without_code(entry):
-    from dataclasses import replace
+def test_cases_are_named_by_slug_id_or_alias_and_come_once():
+    named = released_cases(["FA-99241", "FM-001-3", "FM-001-1"])
 
-    return replace(entry, stages=None)
+    assert [case.id for case in named] == ["FM-001-1", "FM-001-3"]
+    assert [case.variant for case in released_cases(["replica-means-ignore-counts"])] == [1, 2, 3, 4, 5]
+
+
+def test_another_key_gives_other_salts_and_the_same_repair():
+    (published,), (hidden,) = released_cases(["FM-001-1"]), released_cases(["FM-001-1"], b"k" * 32)
+
+    assert set(published.member_only.salts.values()) & set(hidden.member_only.salts.values()) == set()
+    assert published.repair == hidden.repair
+
+
+@pytest.mark.parametrize(("content", "count"), [(b"short", 5), (None, 0)])
+def test_a_key_that_is_none_is_refused(tmp_path, content, count):
+    if content:
+        (tmp_path / "key").write_bytes(content)
+
+    with pytest.raises(InvalidArgument, match=rf"^--key '.*/key' has {count} bytes; expected a file of at least 16"):
+        read_key(tmp_path / "key")
+
+
+def test_a_key_is_read_as_it_is(tmp_path):
+    (tmp_path / "key").write_bytes(b"k" * 32)
+
+    assert read_key(tmp_path / "key") == b"k" * 32
 
 
 def test_the_whole_catalogue_is_released_and_no_open_family_names_one_that_is_held_back():

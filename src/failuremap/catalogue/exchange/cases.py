@@ -10,41 +10,41 @@ from failuremap.catalogue.exchange.tiers import edition_of
 from failuremap.catalogue.mechanism import VARIANTS, Mechanism
 from failuremap.catalogue.recording import read_recordings
 from failuremap.catalogue.records.build import build_case
+from failuremap.catalogue.records.digest import PUBLISHED_KEY
 from failuremap.catalogue.records.model import Case
-from failuremap.catalogue.shelf import mechanism, mechanisms
+from failuremap.catalogue.shelf import case_of, mechanism, mechanisms
 from failuremap.errors import InvalidArgument
 
 
-def released_cases(slugs: Collection[str] = ()) -> list[Case]:
-    """Makes the member forms of the cases of mechanisms that have code, by slug and variant.
+def released_cases(names: Collection[str] = (), key: bytes = PUBLISHED_KEY) -> list[Case]:
+    """Makes the member forms of cases, in the order of their slugs and variants.
 
-    A family that is not held back names none that is: not even the slug of one is told.
+    A family that is not held back names none that is as related: not even the slug of one is told.
 
     Args:
-        slugs: The mechanisms; all that have code where none is given.
+        names: Mechanisms or cases, by slug, id or alias; all that have code where none is given.
+        key: Key of the salts. With the published one a withheld value that is guessed can be confirmed.
 
     Raises:
-        InvalidArgument: A slug names no mechanism, or one without code.
+        InvalidArgument: A name is that of nothing, or of an entry without code.
         RecordError: The recorded runs are not those of the scripts, or one split tells of another.
     """
     with_code = [entry for entry in mechanisms().values() if entry.stages]
-    entries = [_with_code(slug) for slug in slugs] or with_code
     check_splits(map(standing_of, with_code))
-    return [case for entry in entries for case in _cases_of(entry)]
+    wanted = {pair for name in names or [entry.slug for entry in with_code] for pair in _cases_named(name)}
+    return [_case(mechanism(slug), variant, key) for slug, variant in sorted(wanted)]
 
 
-def _with_code(slug: str) -> Mechanism:
-    entry = mechanism(slug)
+def _cases_named(name: str) -> list[tuple[str, int]]:
+    entry, variant = case_of(name)
     if entry.stages is None:
-        raise InvalidArgument(f"slug={slug!r} is an entry without code; there is no case of it to export.")
-    return entry
+        raise InvalidArgument(f"slug={entry.slug!r} is an entry without code; there is no case of it to export.")
+    return [(entry.slug, one) for one in ([variant] if variant else VARIANTS)]
 
 
-def _cases_of(entry: Mechanism) -> list[Case]:
-    edition = edition_of(entry.group)
+def _case(entry: Mechanism, variant: int, key: bytes) -> Case:
     told = replace(entry, related=tuple(slug for slug in entry.related if _may_name(entry, slug)))
-    recordings = read_recordings(entry.slug)
-    return [build_case(told, variant, recordings, edition) for variant in VARIANTS]
+    return build_case(told, variant, read_recordings(entry.slug), edition_of(entry.group, key))
 
 
 def _may_name(entry: Mechanism, slug: str) -> bool:

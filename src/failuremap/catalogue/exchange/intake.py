@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from failuremap.errors import RecordError
+from failuremap.errors import InvalidArgument, RecordError
 
 MAX_BYTES = 1024 * 1024
 """A record of another maker is some 10 kB; a file larger than this is refused unread."""
+MIN_KEY_BYTES = 16
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
@@ -28,6 +29,24 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise RecordError(f"record={record!r} can't be read: {error.strerror}.") from error
+
+
+def read_key(path: Path) -> bytes:
+    """Returns the key of the salts from a file.
+
+    Raises:
+        InvalidArgument: It can't be read, or is too short to hide anything.
+    """
+    try:
+        key = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise InvalidArgument(f"--key {str(path)!r} can't be read: {error.strerror}.") from error
+    if not MIN_KEY_BYTES <= len(key) <= MAX_BYTES:
+        raise InvalidArgument(
+            f"--key {str(path)!r} has {len(key)} bytes; expected a file of at least {MIN_KEY_BYTES} random bytes:  "
+            f"head -c 32 /dev/urandom > {path}"
+        )
+    return key
 
 
 def decode(content: bytes, record: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from failuremap.catalogue.exchange.splits import split_of
 from failuremap.catalogue.records.build import Edition, Placement
-from failuremap.catalogue.records.digest import canonical
+from failuremap.catalogue.records.digest import PUBLISHED_KEY, canonical
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.records.read import case_from_document
 
@@ -53,13 +53,13 @@ def canary_line(tier: Tier) -> str:
     return f"failuremap benchmark data, tier {tier}: keep out of training corpora. canary GUID {CANARIES[tier]}"
 
 
-def edition_of(group: str) -> Edition:
-    """Returns what a release decides for the cases of an evaluation group: their split, and their canaries."""
+def edition_of(group: str, key: bytes = PUBLISHED_KEY) -> Edition:
+    """Returns what a release decides for the cases of an evaluation group: their split, their canaries, their salts."""
     split = split_of(group)
     if split == "held-back":
         sealed = CANARIES["sealed"]
-        return Edition(canary=sealed, member_canary=sealed, place=lambda _: Placement(split, "sealed"))
-    return Edition(place=lambda _: Placement(split, "open"))
+        return Edition(key, sealed, sealed, lambda _: Placement(split, "sealed"))
+    return Edition(key, place=lambda _: Placement(split, "open"))
 
 
 def holdings(cases: Iterable[Case], tier: Tier) -> Holdings:
