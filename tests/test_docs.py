@@ -155,7 +155,8 @@ def test_every_public_name_has_a_docstring():
     missing = {
         str(path.relative_to(SOURCE)): names
         for path in sorted(SOURCE.rglob("*.py"))
-        if (
+        if path.parent.name != "live"  # training scripts as people write them
+        and (
             names := list(
                 undocumented(
                     path.read_text(encoding="utf-8"), FORMS if path.parent.name == "mechanisms" else frozenset()

@@ -12,6 +12,7 @@ import pytest
 
 from failuremap.audit.command_line import run_command
 from failuremap.catalogue import mechanism, mechanisms, render
+from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.records import case_from_json
 from failuremap.cli import main
 
@@ -141,7 +142,8 @@ def test_the_record_of_a_case_is_that_of_the_open_tier(run):
     code, out, _ = run("show", "FM-001-2", "--json")
 
     case = case_from_json(out)
-    assert (code, case.id, case.is_member_form) == (0, "FM-001-2", False)
+    (released,) = released_cases(["FM-001-2"])
+    assert (code, case.id, case.is_member_form, case.sha256) == (0, "FM-001-2", False, released.sha256)
 
 
 def test_a_slug_alone_stands_for_its_first_case(run):

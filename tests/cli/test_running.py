@@ -11,8 +11,7 @@ import pytest
 from cli.user import User
 from failuremap.audit.command_line import run_command
 from failuremap.catalogue import mechanism
-from failuremap.catalogue.recording import read_recordings
-from failuremap.catalogue.records.build import build_case
+from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.run import Observation, Run
 from failuremap.catalogue.verify import StageResult
 from failuremap.cli import main
@@ -210,7 +209,7 @@ def test_an_attestation_names_the_record_that_was_run(run, tmp_path):
     run("verify", "FM-001-2", "--attest", str(path))
 
     (line,) = path.read_text().splitlines()
-    case = build_case(mechanism(SLUG), 2, read_recordings(SLUG))
+    (case,) = released_cases(["FM-001-2"])
     assert json.loads(line)["subject"] == [{"name": "FM-001-2", "digest": {"sha256": case.sha256}}]
     assert set(json.loads(line)["predicate"]["stages"]) == {"broken", "attempt", "fixed"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from failuremap.catalogue.mechanism import STAGES, VARIANTS, Mechanism, Stage
@@ -44,7 +45,13 @@ def render(mechanism: Mechanism, stage: Stage, variant: int = 1) -> str:
     return _HEAD.format(variant=variant) + solve + _CHECK + textwrap.dedent(fixtures) + _FOOT
 
 
+@cache
+def source_of(function: Callable[..., Any]) -> str:
+    """Returns the source of a function; looked up once, for it takes milliseconds."""
+    return inspect.getsource(function)
+
+
 def _parts(function: Callable[..., Any]) -> tuple[str, str]:
     """Splits a function's source into its first line and the rest."""
-    signature, body = inspect.getsource(function).split("\n", 1)
+    signature, body = source_of(function).split("\n", 1)
     return signature + "\n", body.rstrip("\n") + "\n"

@@ -112,10 +112,10 @@ def _summary(entry: Mechanism) -> dict[str, Any]:
 
 
 def _record(entry: Mechanism, variant: int) -> str:
-    from failuremap.catalogue.recording import read_recordings
-    from failuremap.catalogue.records.build import build_case
+    from failuremap.catalogue.exchange.cases import released_cases
 
-    return build_case(entry, variant, read_recordings(entry.slug)).to_open().to_json()
+    (case,) = released_cases([case_id(entry, variant)])
+    return case.to_open().to_json()
 
 
 def _live_script(entry: Mechanism) -> str:

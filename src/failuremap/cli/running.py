@@ -13,10 +13,9 @@ import click
 
 from failuremap.audit.report.json_ import check_writable, write
 from failuremap.catalogue.mechanism import STAGES, Stage
-from failuremap.catalogue.recording import read_recordings
 from failuremap.catalogue.render import render
 from failuremap.catalogue.run import Run, run
-from failuremap.catalogue.shelf import case_of, mechanism, mechanisms
+from failuremap.catalogue.shelf import case_id, case_of, mechanism, mechanisms
 from failuremap.catalogue.verify import StageResult, jobs_of, record, verify
 from failuremap.cli.catalogue import chosen_case, with_scripts
 from failuremap.errors import InvalidArgument
@@ -133,20 +132,18 @@ def _counted(number: int, noun: str) -> str:
 
 def _attested(results: Iterable[StageResult], started: str) -> str:
     """Return a JSON line for each case of which all stages were run and hold."""
+    from failuremap.catalogue.exchange.cases import released_cases
     from failuremap.catalogue.records.attest import Environment, statement
-    from failuremap.catalogue.records.build import build_case
 
-    cases: dict[tuple[str, int], dict[str, float]] = {}
+    durations: dict[str, dict[str, float]] = {}
     for result in results:
         if result.holds:
-            cases.setdefault((result.slug, result.variant), {})[result.stage] = result.duration_s
+            name = case_id(mechanism(result.slug), result.variant)
+            durations.setdefault(name, {})[result.stage] = result.duration_s
+    whole = [name for name, stages in durations.items() if len(stages) == len(STAGES)]
     environment = Environment.here(started)
-    lines = [
-        json.dumps(statement(build_case(mechanism(slug), n, read_recordings(slug)), environment, durations))
-        for (slug, n), durations in sorted(cases.items())
-        if len(durations) == len(STAGES)
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    cases = released_cases(whole) if whole else []
+    return "".join(json.dumps(statement(case, environment, durations[case.id])) + "\n" for case in cases)
 
 
 def _table(seen: Run) -> list[str]:

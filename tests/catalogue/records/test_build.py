@@ -13,7 +13,7 @@ import pytest
 from catalogue.records.samples import SLUG, member_document
 from failuremap.catalogue import STAGES, VARIANTS, mechanism, mechanisms, render
 from failuremap.catalogue.recording import Recording, read_recordings
-from failuremap.catalogue.records.build import Edition, Placement, build_case, cases, harness_source
+from failuremap.catalogue.records.build import Edition, Placement, build_case, harness_source
 from failuremap.catalogue.records.digest import sha256_text
 from failuremap.errors import InvalidArgument, RecordError
 
@@ -88,16 +88,6 @@ def test_an_edition_decides_salts_canaries_and_placement():
     assert case.canary.startswith("00000000-")
     assert case.member_only.salts != usual["member_only"]["salts"]
     assert case.sha256 != usual["sha256"]
-
-
-def test_cases_are_those_of_all_mechanisms_that_have_code(monkeypatch):
-    chosen = {slug: mechanism(slug) for slug in (SLUG, "partials-averaged")}
-    bare = replace(mechanism(SLUG), slug="bare", stages=None)
-    monkeypatch.setattr("failuremap.catalogue.records.build.mechanisms", lambda: {**chosen, "bare": bare})
-
-    found = [(case.family, case.variant) for case in cases()]
-
-    assert found == [(slug, variant) for slug in chosen for variant in VARIANTS]
 
 
 def recorded(**changes):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from failuremap.catalogue.mechanism import STAGES, VARIANTS, Mechanism, Stage, Stages
-from failuremap.catalogue.recording import Recording, Recordings, read_recordings
+from failuremap.catalogue.mechanism import STAGES, Mechanism, Stage, Stages
+from failuremap.catalogue.recording import Recording, Recordings
 from failuremap.catalogue.records.digest import (
     PUBLISHED_KEY,
     WITHHELD,
@@ -23,8 +23,8 @@ from failuremap.catalogue.records.digest import (
 )
 from failuremap.catalogue.records.model import SCHEMA_VERSION, Case
 from failuremap.catalogue.records.read import case_from_document
-from failuremap.catalogue.render import render
-from failuremap.catalogue.shelf import case_id, mechanisms
+from failuremap.catalogue.render import render, source_of
+from failuremap.catalogue.shelf import case_id
 from failuremap.errors import RecordError
 from failuremap.rules import known_rule
 
@@ -38,6 +38,7 @@ VARIANT_POLICY = (
     "contract and one repair: they count once, and stay in one split with their evaluation group."
 )
 MEMBER_NOTE = "The repair, its recorded checks, its description and the harness of the score are held for members."
+_HARNESS_HEAD = "# Fraction is fractions.Fraction, Layout is failuremap.rules.Layout.\n"
 GENERATOR = "failuremap.catalogue.records 1"
 
 
@@ -98,18 +99,6 @@ def build_case(entry: Mechanism, variant: int, recordings: Recordings, edition: 
     return case_from_document(sign(document, edition))
 
 
-def cases(edition: Edition | None = None) -> Iterator[Case]:
-    """Makes the cases of all mechanisms that have code, in their member form, one after another.
-
-    Raises:
-        RecordError: As `build_case`, or a file of recorded runs can't be read.
-    """
-    for entry in mechanisms().values():
-        if entry.stages:
-            recordings = read_recordings(entry.slug)
-            yield from (build_case(entry, variant, recordings, edition) for variant in VARIANTS)
-
-
 def sign(document: Document, edition: Edition) -> Document:
     """Returns a member form with its salts, commitments and digest written anew."""
     salts = {path: salt_of(document["id"], path, edition.key) for path in WITHHELD}
@@ -127,9 +116,9 @@ def sign(document: Document, edition: Edition) -> Document:
 
 
 def harness_source(stages: Stages) -> str:
-    """Returns the source of what a candidate is held to; `Layout` in it is that of `failuremap.rules`."""
+    """Returns the source of what a candidate is held to: checks, random inputs, the rule's terms, the law."""
     parts = (stages.checks, stages.sample, stages.contributions, stages.law)
-    return "\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts if part)
+    return "\n\n".join([_HARNESS_HEAD, *(textwrap.dedent(source_of(part)) for part in parts if part)])
 
 
 def _recording_of(name: str, stage: Stage, script: str, recording: Recording | None) -> Recording:
