@@ -14,27 +14,32 @@ from torch.nn.parallel import DistributedDataParallel
 
 FIXED = "--fixed" in sys.argv
 LENGTHS = (5, 9, 14)
+
+
+def main():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + rank)
+    for _ in range(4):
+        window = [torch.randint(32, (4, length)) for length in LENGTHS]
+        token_count = torch.tensor(float(sum(tokens[:, 1:].numel() for tokens in window)))
+        dist.all_reduce(token_count)
+        optimizer.zero_grad()
+        for micro_batch, tokens in enumerate(window):
+            last = micro_batch == len(window) - 1
+            with contextlib.nullcontext() if last else model.no_sync():
+                logits, targets = model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+                if FIXED:
+                    loss = F.cross_entropy(logits, targets, reduction="sum") * world_size / token_count
+                else:
+                    loss = F.cross_entropy(logits, targets) / len(window)
+                loss.backward()
+        optimizer.step()
+
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-rank, world_size = dist.get_rank(), dist.get_world_size()
-
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32)))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(1 + rank)
-for _ in range(4):
-    window = [torch.randint(32, (4, length)) for length in LENGTHS]
-    token_count = torch.tensor(float(sum(tokens[:, 1:].numel() for tokens in window)))
-    dist.all_reduce(token_count)
-    optimizer.zero_grad()
-    for micro_batch, tokens in enumerate(window):
-        last = micro_batch == len(window) - 1
-        with contextlib.nullcontext() if last else model.no_sync():
-            logits, targets = model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
-            if FIXED:
-                loss = F.cross_entropy(logits, targets, reduction="sum") * world_size / token_count
-            else:
-                loss = F.cross_entropy(logits, targets) / len(window)
-            loss.backward()
-    optimizer.step()
+main()
 dist.destroy_process_group()
