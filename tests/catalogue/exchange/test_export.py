@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.exchange.making import SEALED, all_cases, case_of
-from failuremap.catalogue import mechanism
+from failuremap.catalogue import mechanism, mechanisms
 from failuremap.catalogue.exchange import tables
 from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.exchange.export import FORMATS, export, export_files, give_back
@@ -136,6 +136,7 @@ def test_without_pyarrow_the_line_that_installs_it_is_said(monkeypatch):
         export_files(all_cases(), "open", ["parquet"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["open", "sealed"])
 def test_croissant_is_valid_and_its_columns_are_read(tmp_path, require_module, tier):
     require_module("mlcroissant")
@@ -164,6 +165,7 @@ def test_croissant_says_the_sums_of_the_files_and_the_last_change():
     assert described["datePublished"] == max(case.modified for case in all_cases())
 
 
+@pytest.mark.slow
 def test_a_wrong_croissant_file_is_refused_by_the_validator(tmp_path, require_module):
     require_module("mlcroissant")
     files = export_files(all_cases(), "open", ["croissant"])
@@ -290,6 +292,16 @@ def test_every_format_is_written_unless_others_are_asked_for():
     assert len(FORMATS) == 6
 
 
+def test_a_related_name_that_is_none_is_named(monkeypatch):
+    entry = replace(mechanism("divided-twice"), related=("divided-thrice",))
+    monkeypatch.setitem(mechanisms(), "divided-twice", entry)
+
+    with pytest.raises(
+        RecordError, match=r"^slug='divided-twice': related='divided-thrice' names no mechanism of the catalogue\.$"
+    ):
+        released_cases(["divided-twice"])
+
+
 def test_an_entry_without_code_is_no_case(monkeypatch):
     entry = replace(mechanism("divided-twice"), stages=None)
     monkeypatch.setattr("failuremap.catalogue.exchange.cases.case_of", lambda _: (entry, None))
@@ -329,6 +341,7 @@ def test_a_key_is_read_as_it_is(tmp_path):
     assert read_key(tmp_path / "key") == b"k" * 32
 
 
+@pytest.mark.slow
 def test_the_whole_catalogue_is_released_and_no_open_family_names_one_that_is_held_back():
     cases = released_cases()
     held_back = {case.family for case in cases if case.split == "held-back"}

@@ -13,7 +13,7 @@ from failuremap.catalogue.records.build import build_case
 from failuremap.catalogue.records.digest import PUBLISHED_KEY
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.shelf import case_of, mechanism, mechanisms
-from failuremap.errors import InvalidArgument
+from failuremap.errors import InvalidArgument, RecordError
 
 
 def released_cases(names: Collection[str] = (), key: bytes = PUBLISHED_KEY) -> list[Case]:
@@ -49,4 +49,6 @@ def _case(entry: Mechanism, variant: int, key: bytes) -> Case:
 
 def _may_name(entry: Mechanism, slug: str) -> bool:
     """True unless an open family would name one that is held back."""
-    return split_of(entry.group) == "held-back" or split_of(mechanism(slug).group) == "open-access"
+    if slug not in mechanisms():
+        raise RecordError(f"slug={entry.slug!r}: related={slug!r} names no mechanism of the catalogue.")
+    return split_of(entry.group) == "held-back" or split_of(mechanisms()[slug].group) == "open-access"
