@@ -218,6 +218,7 @@ ACCUMULATION = [
 ]
 
 SILENT = ("right", "cannot tell")
+UNTOLD = ("cannot tell",)
 UNSEEN = ("not measured", "cannot tell")
 
 OTHERS = [
@@ -333,8 +334,61 @@ UNUSUAL = [
     wrong("ddp-backward-again", "ddp_touched.py", "--fault backward-again", 2, ""),
     wrong("ddp-loss-of-one-rank-doubled", "ddp_touched.py", "--fault own-factor", 2, ""),
 ]
+
+SHARDED = [
+    right("fsdp", "fsdp_lm.py", "", 2),
+    right("fsdp-4-ranks", "fsdp_lm.py", "", 4),
+    right("fsdp-3-ranks", "fsdp_lm.py", "--accum 2", 3),
+    right("fsdp-accum", "fsdp_lm.py", "--accum 3", 2),
+    right("fsdp-accum-sync-every", "fsdp_lm.py", "--accum 2 --sync every --keep", 2),
+    right("fsdp-root-only", "fsdp_lm.py", "--root-only --accum 2", 2),
+    right("fsdp-clip", "fsdp_lm.py", "--clip norm --accum 2", 2),
+    right("fsdp-clip-hand", "fsdp_lm.py", "--clip hand", 4),
+    right("fsdp-clip-value", "fsdp_lm.py", "--clip value", 2),
+    right("fsdp-bfloat16", "fsdp_lm.py", "--precision bf16", 2, tolerance=0.06),
+    right("fsdp-bfloat16-accum", "fsdp_lm.py", "--precision bf16 --accum 2 --clip norm", 2, tolerance=0.06),
+    right("fsdp-bfloat16-reduce", "fsdp_lm.py", "--precision bf16-reduce --accum 2", 2, tolerance=0.06),
+    right("fsdp-hsdp", "fsdp_lm.py", "--replicas 2", 4),
+    right("fsdp-hsdp-accum", "fsdp_lm.py", "--replicas 2 --accum 2 --clip norm", 4),
+    right("fsdp-offload", "fsdp_lm.py", "--offload --accum 2", 2),
+    right("fsdp-tied-checkpointing", "fsdp_lm.py", "--tied --checkpointing --opt adamw --accum 2", 2, tolerance=0.01),
+    right("fsdp-columns", "fsdp_lm.py", "--columns", 2),
+    right("fsdp-optimizer-late", "fsdp_lm.py", "--late", 2),
+    right("fsdp-one-process", "fsdp_lm.py", "--accum 2", 1),
+    wrong("fsdp-counts", "fsdp_lm.py", "--fault counts", 2, "replica-means-ignore-counts"),
+    wrong("fsdp-counts-accum", "fsdp_lm.py", "--fault counts --accum 2", 2,
+          "mean-of-microbatch-means replica-means-ignore-counts"),
+    wrong("fsdp-counts-bfloat16", "fsdp_lm.py", "--fault counts --precision bf16", 2, "replica-means-ignore-counts",
+          tolerance=0.06),
+    wrong("fsdp-counts-hsdp", "fsdp_lm.py", "--fault counts --replicas 2", 4, "replica-means-ignore-counts"),
+    wrong("fsdp-summed", "fsdp_lm.py", "--fault summed", 3, "replicas-summed"),
+    wrong("fsdp-averaged-again", "fsdp_lm.py", "--fault averaged-again", 2,
+          "global-denominator-averaged-again averaged-over-ranks-twice"),
+    wrong("fsdp-root-factor", "fsdp_lm.py", "--fault root-factor", 2, ""),
+    wrong("fsdp-micro-dropped", "fsdp_lm.py", "--fault micro-dropped --accum 3 --sync every", 2, "microbatch-dropped"),
+    wrong("fsdp-zero-inside", "fsdp_lm.py", "--fault zero-inside --accum 2 --sync every", 2,
+          "accumulator-overwritten"),
+    wrong("fsdp-ignored-parameter", "fsdp_lm.py", "--fault ignored", 2, "param-without-hook"),
+    wrong("fsdp-no-zero", "fsdp_lm.py", "--fault no-zero", 2, "stale-gradient-leaks"),
+    wrong("fsdp-clip-shard", "fsdp_lm.py", "--clip shard", 2, "", reference="--clip hand"),
+    Case("fsdp-misaligned", "fsdp_lm.py", "--fault misaligned", 2, UNTOLD, tolerance=None),
+    Case("fsdp-never-synced", "fsdp_lm.py", "--sync never", 2, UNSEEN, tolerance=None),
+    right("tp", "tp_lm.py", "", 2),
+    right("tp-accum", "tp_lm.py", "--accum 2", 2),
+    right("tp-sequence", "tp_lm.py", "--sequence --clip 0.3", 2),
+    right("tp-loss-parallel", "tp_lm.py", "--sequence --loss-parallel --accum 2", 2, reference="--sequence"),
+    right("tp-norms-summed", "tp_lm.py", "--sequence --norms summed", 2, reference="--sequence"),
+    right("tp-fsdp", "tp_lm.py", "--accum 2", 4),
+    right("tp-fsdp-sequence", "tp_lm.py", "--sequence --clip 0.3", 4),
+    wrong("tp-norms-forgotten", "tp_lm.py", "--sequence --norms forgotten", 2,
+          "partials-not-reduced param-without-hook", planted=False, reference="--sequence"),
+    wrong("tp-norms-averaged", "tp_lm.py", "--sequence --norms averaged", 2, "", reference="--sequence"),
+    wrong("tp-counts", "tp_lm.py", "--fault counts --accum 2", 2, "mean-of-microbatch-means"),
+    wrong("tp-fsdp-counts", "tp_lm.py", "--fault counts --sequence", 4, "replica-means-ignore-counts"),
+    Case("tp-own-data", "tp_lm.py", "--fault own-data", 2, UNSEEN, tolerance=None),
+]
 # fmt: on
 
-CASES = [*MANUAL, *DDP, *ACCUMULATION, *OTHERS, *UNUSUAL]
+CASES = [*MANUAL, *DDP, *ACCUMULATION, *OTHERS, *UNUSUAL, *SHARDED]
 NAMES = [case.name for case in CASES]
 assert len(set(NAMES)) == len(NAMES), "two cases have the same name"

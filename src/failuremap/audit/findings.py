@@ -28,6 +28,7 @@ _ORDER = (
     "previous",
     "same",
     "clip",
+    "shards",
     "local",
     "weights",
 )

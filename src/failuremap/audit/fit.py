@@ -151,15 +151,16 @@ class Fit:
     rounding: float
 
 
-def fit(products: Products, regressors: Sequence[int], target: int, parameters: Mask) -> Fit:
+def fit(products: Products, regressors: Sequence[int], target: int, parameters: Mask, *, may_round: bool = True) -> Fit:
     """Explains one update: one rule for all parameters if that does, else one for each group of parameters.
 
     A rule is taken only from parameters that hold at least 2 K + 2 independent numbers; what is too small for a rule of
-    its own and follows none of the others is left unexplained.
+    its own and follows none of the others is left unexplained. `may_round`: a residual that is small and spread evenly
+    over the tensors counts as rounding in a smaller type on the way.
     """
     limits = np.array([tolerance(dtype, len(regressors)) for dtype in products.dtypes])
     pooled = products.solve(regressors, target, parameters)
-    rounding = _evenly_rounded(products, regressors, target, parameters, pooled)
+    rounding = _evenly_rounded(products, regressors, target, parameters, pooled) if may_round else 0.0
     limits = np.maximum(limits, rounding)
     todo = parameters & products.live
     clusters: list[Cluster] = []

@@ -48,8 +48,8 @@ class Sharding:
     """Parameters of which each rank of a model steps on its own part of the gradient, with the factor."""
     reasons: list[str] = field(default_factory=list)
     """Why something could not be put together."""
-    model_size: int = 1
-    """Ranks that run one model together."""
+    group_sizes: set[int] = field(default_factory=set)
+    """Numbers of ranks that hold an update together, or run one model: a reduction may divide by them."""
 
 
 def joined(step: Step, ranks: Sequence[Rank]) -> Step:
@@ -61,7 +61,8 @@ def joined(step: Step, ranks: Sequence[Rank]) -> Step:
         return step
     whole = whole_rows(step.updates_RL, ranks, step.parameters, step.starts, "update")
     present, torn = _present(step, ranks)
-    sharding = Sharding(list(step.ranks), step.updates_RL, _shards(step, ranks), reasons=torn)
+    sizes = {len(layout.parts) for rank in ranks for layout in rank.layouts.values()}
+    sharding = Sharding(list(step.ranks), step.updates_RL, _shards(step, ranks), reasons=torn, group_sizes=sizes)
     step = replace(step, updates_RL=whole, present_RP=present, sharding=sharding)
     return one_rank_a_model(step, ranks)
 

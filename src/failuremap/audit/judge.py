@@ -11,6 +11,7 @@ from failuremap.audit import patterns, words
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
+from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
 from failuremap.audit.weigh import Readings, read_losses
 from failuremap.audit.windows import Step
@@ -35,7 +36,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.sites = sorted({term.name for way in readings.alternatives[:1] for term in way})
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     if not step.keys:
-        judged.unmeasured.append("no gradient of the stepped parameters came through autograd")
+        judged.unmeasured.append(words.NO_GRADIENT if step.parameters else words.NO_UPDATE)
         return judged
     judged.missing_ranks, judged.norm = step.missing_ranks, step.length
     if step.missing_ranks:
@@ -104,10 +105,11 @@ def _bare_cells(step: Step, readings: Readings) -> list[Cell]:
 
 def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Asked) -> None:
     judged.residual = max((c.solution.residual for o in fitted.observations for c in o.clusters[:1]), default=None)
-    _judge_left(judged, fitted)
     signs = _surroundings(fitted)
+    _judge_left(judged, fitted, signs)
     main = _main(judged, fitted, signs)
     _judge_other_parameters(judged, fitted, main, signs)
+    judge_partials(judged, fitted, signs)
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
@@ -119,7 +121,7 @@ def _unjudged(fitted: Fitted) -> set[str]:
     return {fitted.step.parameters[p].name for p in np.flatnonzero(left)}
 
 
-def _judge_left(judged: Judged, fitted: Fitted) -> None:
+def _judge_left(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
     """What no rule explains: the step before (a fault), nothing that was captured (not measured), or nothing at all."""
     names = [parameter.name for parameter in fitted.step.parameters]
     _note_hooks(judged, fitted, names)
@@ -136,7 +138,7 @@ def _judge_left(judged: Judged, fitted: Fitted) -> None:
             f"({words.listed([names[p] for p in np.flatnonzero(untouched)])})"
         )
     left = np.any([o.unexplained for o in fitted.observations], axis=0)
-    if left.any():
+    if left.any() and not judge_shards(judged, fitted, left, signs):
         _judge_unexplained(judged, fitted, left, names)
 
 
@@ -344,7 +346,8 @@ def _proportional(coefficients: Floats, main: Floats) -> float | None:
 def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> None:
     """Parameters that differ from the others by a factor: named where it is R or M, else the script's own affair."""
     ranks, window = len(fitted.step.ranks), judged.micro_batch_count
-    named = {value for value in (ranks, 1 / ranks, window, 1 / window) if value != 1}
+    groups = set() if fitted.step.sharding is None else fitted.step.sharding.group_sizes
+    named = {value for size in {ranks, window, *groups} for value in (size, 1 / size) if size != 1}
     for factor in sorted({round(value, 4) for value in scaled.values()}):
         touched = sorted(name for name, value in scaled.items() if round(value, 4) == factor)
         if any(abs(factor / value - 1) < 0.01 for value in named):

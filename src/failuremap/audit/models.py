@@ -39,7 +39,7 @@ def one_rank_a_model(step: Step, ranks: Sequence[Rank]) -> Step:
         step.sharding,
         own_parts={name: factor for joiner in joiners for name, factor in joiner.own_parts.items()},
         reasons=[*step.sharding.reasons, *dict.fromkeys(reason for joiner in joiners for reason in joiner.reasons)],
-        model_size=max(map(len, models)),
+        group_sizes=step.sharding.group_sizes | set(map(len, models)),
     )
     return replace(
         step,
@@ -108,7 +108,8 @@ class _Model:
                 self.contributions_ML[:, columns] = of_all[members].sum(axis=0)
             elif _differ(of_all, parameter.dtype):
                 self.contributions_ML[:, columns] = of_all.sum(axis=0)
-                if (factor := _own_factor(of_all, self._updates_GL[:, columns], parameter.dtype)) is not None:
+                factor = _own_factor(of_all, self._updates_GL[:, columns], parameter.dtype)
+                if factor is not None and not self.reasons:
                     self.own_parts[parameter.name] = factor
                     continue
             if _differ(self._updates_GL[:, None, columns], parameter.dtype):

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.fit import EPSILON, Cluster, Fit, Products, fit, tolerance
+from failuremap.audit.previous import laid_out_like
+from failuremap.audit.shard_fit import explained_by_shard
 from failuremap.audit.windows import Step
 
 Floats = NDArray[np.float64]
@@ -41,6 +43,8 @@ class Observation:
     """Parameters without a rule of their own that follow "own rank only", with the factor."""
     scaled: dict[str, float]
     """Parameters without a rule of their own that follow the main one times a factor."""
+    partial: dict[str, float]
+    """Parameters without a rule of their own of which each rank of a model steps on its part, with the factor."""
     unexplained: Mask
     untouched: Mask
     """Parameters with an update, and no contribution of any rank in this window."""
@@ -72,7 +76,7 @@ def observe(step: Step, previous: Step | None) -> Fitted:
     classes = _classes(step)
     contributions = step.contributions_KL[[members[0] for members in classes]]
     groups = _alike(step)
-    extra = _previous(step, previous)
+    extra = laid_out_like(step, previous)
     updates = step.updates_RL[[group[0] for group in groups]]
     vectors = np.concatenate([contributions, updates, *extra])
     products = _products(step, vectors, len(contributions) + len(updates))
@@ -134,35 +138,6 @@ def _alike(step: Step) -> list[list[int]]:
     return groups
 
 
-def _previous(step: Step, previous: Step | None) -> list[Floats]:
-    """The step before, laid out like this one: its updates (one a rank of this step) and its contributions."""
-    if (
-        previous is None
-        or not np.isfinite(previous.contributions_KL).all()
-        or not np.isfinite(previous.updates_RL).all()
-    ):
-        return []
-    rows = [previous.ranks.index(rank) if rank in previous.ranks else 0 for rank in step.ranks]
-    if previous.parameters == step.parameters:
-        return [previous.updates_RL[rows], previous.contributions_KL]
-    place = {parameter.name: index for index, parameter in enumerate(previous.parameters)}
-    source, target = [], []
-    for index, parameter in enumerate(step.parameters):
-        before = place.get(parameter.name)
-        if before is not None:
-            source.append(np.arange(previous.starts[before], previous.starts[before] + parameter.rows))
-            target.append(np.arange(step.starts[index], step.starts[index] + parameter.rows))
-    if not source:
-        return []
-    chosen, at = np.concatenate(source), np.concatenate(target)
-    result = []
-    for matrix in (previous.updates_RL[rows], previous.contributions_KL):
-        laid = np.zeros((len(matrix), step.contributions_KL.shape[1] or int(step.starts[-1])))
-        laid[:, at] = matrix[:, chosen]
-        result.append(laid)
-    return result
-
-
 class _Reader:
     """Fits the updates of one step, given the inner products of all its vectors."""
 
@@ -189,10 +164,15 @@ class _Reader:
         touched = self.products.by_parameter[:, self.regressors, self.regressors].sum(axis=1) > 0
         has_update = self.products.by_parameter[:, target, target] > 0
         whole = fit(self.products, self.regressors, target, present & touched)
+        if whole.rounding and explained_by_shard(self.step, self.classes, present & touched):
+            whole = fit(self.products, self.regressors, target, present & touched, may_round=False)
         whole, hooked = self._allow_for_hooks(whole, target, present & touched)
         left = whole.unexplained | (present & has_update & ~touched)
         own = self._times(self._own_rank(self.step.ranks[group[0]]), target, left)
-        left = left & ~self._named(own)
+        partial = {
+            name: factor for name, factor in self._own_parts().items() if left[self._named({name: factor})].any()
+        }
+        left = left & ~self._named(own) & ~self._named(partial)
         scaled = self._times(whole.clusters[0].solution.coefficients, target, left) if whole.clusters else {}
         left = left & ~self._named(scaled)
         carried = self._carried(whole, target, left, group[0])
@@ -207,7 +187,9 @@ class _Reader:
             ]
         untouched = left & ~touched
         ranks = [self.step.ranks[row] for row in group]
-        return Observation(ranks, clusters, carried, own, scaled, left & touched, untouched, whole.rounding, hooked)
+        return Observation(
+            ranks, clusters, carried, own, scaled, partial, left & touched, untouched, whole.rounding, hooked
+        )
 
     def _allow_for_hooks(self, whole: Fit, target: int, parameters: Mask) -> tuple[Fit, Mask]:
         """Parameters with hooks of the script's own may follow the main rule behind these hooks."""
@@ -270,6 +252,9 @@ class _Reader:
         """All contributions of one rank alike and none of another; None where that says nothing."""
         mine = np.array([float(any(self.step.keys[k][0] == rank for k in members)) for members in self.classes])
         return mine if mine.any() and not mine.all() else None
+
+    def _own_parts(self) -> dict[str, float]:
+        return {} if self.step.sharding is None else self.step.sharding.own_parts
 
     def _named(self, found: dict[str, float]) -> Mask:
         return np.array([parameter.name in found for parameter in self.step.parameters], dtype=bool)

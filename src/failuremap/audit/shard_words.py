@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from failuremap.audit import words
+
+if TYPE_CHECKING:
+    from failuremap.audit.joining import Shard
 
 
 def ranks(numbers: Sequence[int]) -> str:
@@ -36,3 +42,37 @@ def targets_differ(numbers: Sequence[int]) -> str:
 def updates_differ(name: str, numbers: Sequence[int]) -> str:
     """One model, and a parameter that its ranks step on differently."""
     return f"{ranks(numbers)} run one model together and step on different updates of {name}"
+
+
+def partials_alone(names: Sequence[str], count: int) -> str:
+    """Ranks of one model, each with its own part of a gradient."""
+    return (
+        f"On {len(names)} of {count} parameters each rank steps on its own part of the gradient; the parts of the "
+        f"ranks that run one model together are never added up: {words.listed(names)}."
+    )
+
+
+def shards_scaled(factors: dict[int, float]) -> str:
+    """Each rank's shard is the right one times a factor of its own."""
+    shown = ", ".join(f"{factor:.3g} on rank {rank}" for rank, factor in sorted(factors.items())[:4])
+    return f"Each rank scales its own shard of the update by another factor: relative to the largest, {shown}."
+
+
+def shards_apart(coefficients: dict[int, Any]) -> str:
+    """Each rank's shard is another combination of the gradients."""
+    (first, one), (second, other) = sorted(coefficients.items())[:2]
+    shown = f"{words.coefficients(one)} on rank {first}, {words.coefficients(other)} on rank {second}"
+    return f"The shards of the update are different combinations of the gradients: coefficients {shown}."
+
+
+def shards_unexplained(shards: Sequence[Shard], names: Sequence[str]) -> str:
+    """Some shards hold nothing that the gradients give at their place, and the others do."""
+    first = min(shards, key=lambda shard: (shard.rank, shard.parameter))
+    where = " x ".join(f"{start} to {stop - 1}" for start, stop in first.span)
+    holders = ranks(sorted({shard.rank for shard in shards}))
+    count = len({shard.parameter for shard in shards})
+    return (
+        f"on {holders} the shards of {count} parameters are no combination of the gradients at their place, first "
+        f"{names[first.parameter]} at {where}; the shards of the other ranks are: do shards and gradients lie at the "
+        "same offsets?"
+    )

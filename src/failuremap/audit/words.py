@@ -23,6 +23,10 @@ CANNOT_TELL = "Cannot tell whether the gradients are added up right."
 NO_STEP = (
     "no optimizer step was seen: the audit watches optimizers of torch.optim; does the script reach optimizer.step()?"
 )
+NO_GRADIENT = "no gradient of the stepped parameters came through autograd"
+NO_UPDATE = (
+    "no parameter had a gradient when the optimizer stepped: zeroed before, or never synchronised (fully_shard)?"
+)
 LOCAL_SGD = "the ranks step on their own gradients and their weights are made equal later (as local SGD does)"
 
 

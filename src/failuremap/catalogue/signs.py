@@ -21,12 +21,14 @@ class Sign(StrEnum):
     UNSYNCHRONISED_TAIL = "unsynchronised-tail"  # the micro-batches after the synchronised one stay local
     SOME_PARAMETERS = "some-parameters"  # it is so for a part of the parameters, the others follow another rule
     EMPTY_CONTRIBUTION = "empty-contribution"  # a contribution without a unit has a share, or is not finite
+    PARTIAL_ONLY = "partial-only"  # ranks of one model step on their own partial gradient of a parameter they share
     SAME_CONTRIBUTIONS = "same-contributions"  # the ranks' contributions are equal
 
     # What else is in the update.
     PREVIOUS_UPDATE_ADDED = "previous-update-added"  # the gradient of the step before is added
     PREVIOUS_UPDATE_ONLY = "previous-update-only"  # the gradient of the step before is the update
     CLIPPED_BEFORE_REDUCTION = "clipped-before-reduction"  # each contribution was clipped by a norm of its own
+    SHARDS_SCALED_APART = "shards-scaled-apart"  # each rank's shard of the update has a factor of its own
     NONFINITE = "nonfinite"  # the update holds nan or inf
 
     # What the replicas hold.

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.recorder import Recorder
 
 _MARK = "failuremap.loss"
@@ -23,7 +24,7 @@ _ARITHMETIC = frozenset(
     """Abs Add Alias AsStrided Cat Clamp ClampMax ClampMin Clone Copy Div Exp Expand Index IndexSelect LinalgVectorNorm
     Log MaskedFill MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Reshape ReshapeAlias
     Rsqrt Select Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose Unbind UnsafeView
-    Unsqueeze View Where NanToNum _DDPSink Identity""".split()
+    Unsqueeze View Where NanToNum _DDPSink Identity _ToTorchTensor _FromTorchTensor Redistribute""".split()
 )
 _NODE_LIMIT = 20_000
 
@@ -82,7 +83,8 @@ def _read_scale(recorder: Recorder, reduction: Any) -> None:
     def arrived(gradients: tuple[Tensor, ...]) -> None:
         try:
             # a log-likelihood is a loss with the sign turned
-            scale = gradients[0].detach().double().sum().abs() / elements
+            reached = whole(gradients[0], "the gradient of a sum over units")
+            scale = reached.detach().double().sum().abs() / elements
             event = {"function": "count", "reduction": "sum", "count": units, "scale": scale}
             recorder.on_loss({**event, "site": "failuremap.count", "place": ""})
         except Exception as error:

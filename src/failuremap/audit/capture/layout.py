@@ -53,6 +53,17 @@ def is_whole(tensor: Any) -> bool:
     return not is_distributed(tensor) or all(placement.is_replicate() for placement in tensor.placements)
 
 
+def whole(tensor: Any, what: str) -> Tensor:
+    """The numbers of a tensor that this rank holds whole.
+
+    Raises:
+        TypeError: It does not.
+    """
+    if not is_whole(tensor):
+        raise TypeError(f"{what} is spread over ranks: {tensor.placements}")
+    return local(tensor)
+
+
 def layout_of(tensor: Any) -> Layout:
     """The layout of a DTensor.
 

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from failuremap.audit.capture.graph import mark
+from failuremap.audit.capture.layout import is_distributed, whole
 from failuremap.audit.capture.recorder import Recorder
 
 # by elements: the mean divides by all elements of the result
@@ -64,13 +65,22 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
             try:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
-                event = _described(name, bound.arguments, result)
-                watch_result(recorder, result, event, _units(name, bound.arguments, event["reduction"]))
+                given = _here(bound.arguments)
+                event = _described(name, given, result)
+                watch_result(recorder, result, event, _units(name, given, event["reduction"]))
             except Exception as error:
                 recorder.note_error(name, error)
         return result
 
     return loss
+
+
+def _here(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with this rank's numbers in place of DTensors; of the scores the shape alone is read."""
+    return {
+        name: whole(value, f"the loss's {name}") if is_distributed(value) and name != "input" else value
+        for name, value in arguments.items()
+    }
 
 
 def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], units: Tensor | None = None) -> None:
@@ -88,7 +98,7 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
     def arrived(gradient: Tensor) -> None:
         try:
             with torch.no_grad():
-                found = gradient.detach().double()
+                found = whole(gradient, "the gradient of a loss").detach().double()
                 if event["reduction"] == "none":
                     recorder.on_loss({**event, **_unit_scales(found, units, shape)})
                 else:

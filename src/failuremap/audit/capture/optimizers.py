@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from failuremap.audit.capture.layout import Layout, is_whole, local
+from failuremap.audit.capture.layout import Layout, local, whole
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.sketch import together
 from failuremap.audit.capture.watching import Watched, is_readable
@@ -164,10 +164,9 @@ def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ..
     norm: Any = result if isinstance(result, Tensor) else kwargs.get("total_norm", args[1] if len(args) > 1 else None)
     if limit is None or not is_readable(norm):
         return
-    if not is_whole(norm):
-        raise TypeError("the norm that gradients are clipped by is spread over ranks")
+    used = whole(norm, "the norm that gradients are clipped by").item()
     recorder.flush_backward()
-    recorder.write({"kind": "clip", "function": name, "norm": local(norm).item(), "limit": float(limit)})
+    recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit)})
 
 
 @quiet
