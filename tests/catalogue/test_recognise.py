@@ -74,8 +74,8 @@ OWN_EVIDENCE = {
 }
 
 
-def test_every_mechanism_has_evidence_of_its_own():
-    assert set(OWN_EVIDENCE) == set(mechanisms())
+def test_every_mechanism_that_an_audit_can_name_has_evidence_of_its_own():
+    assert set(OWN_EVIDENCE) == {slug for slug, entry in mechanisms().items() if not entry.audit_blind}
 
 
 @pytest.mark.parametrize("slug", OWN_EVIDENCE)

@@ -74,7 +74,7 @@ def open_commitment(path: str, salt: str, value: Any) -> str:
 
     Example:
         >>> open_commitment("repair", salt_of("FM-001-1", "repair"), "divide once")[:16]
-        '9ba1ab0cc1d6ee05'
+        '7c6d0de39f6abf3e'
     """
     return hashlib.sha256(canonical({"path": path, "salt": salt, "value": value})).hexdigest()
 
