@@ -11,14 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 FIXED = "--fixed" in sys.argv
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank, world_size = dist.get_rank(), dist.get_world_size()
-within = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
-across = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
 
 
-def start_reduction(model):
+def start_reduction(model, within, across):
     pending = []
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad, group=within)
@@ -33,19 +28,28 @@ def finish_reduction(pending):
         parameter.grad.copy_(buffer)
 
 
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(1 + rank)
-for _ in range(4):
-    inputs, targets = torch.randn(8, 8), torch.randint(4, (8,))
-    optimizer.zero_grad()
-    (F.cross_entropy(model(inputs), targets) / world_size).backward()
-    pending = start_reduction(model)
-    if FIXED:
-        finish_reduction(pending)
-        optimizer.step()
-    else:
-        optimizer.step()
-        finish_reduction(pending)
+def main():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    within = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+    across = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + rank)
+    for _ in range(4):
+        inputs, targets = torch.randn(8, 8), torch.randint(4, (8,))
+        optimizer.zero_grad()
+        (F.cross_entropy(model(inputs), targets) / world_size).backward()
+        pending = start_reduction(model, within, across)
+        if FIXED:
+            finish_reduction(pending)
+            optimizer.step()
+        else:
+            optimizer.step()
+            finish_reduction(pending)
+
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+main()
 dist.destroy_process_group()
