@@ -26,18 +26,22 @@ class Classifier(nn.Module):
         return F.cross_entropy(self.layers(inputs), targets)
 
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
 
-torch.manual_seed(0)
-model = DistributedDataParallel(Classifier())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(1 + rank)
-for _ in range(4):
-    inputs, targets = torch.randn(8, 8), torch.randint(4, (8,))
-    loss = model(inputs, targets) if FIXED else model.module.compute_loss(inputs, targets)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Classifier())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + rank)
+    for _ in range(4):
+        inputs, targets = torch.randn(8, 8), torch.randint(4, (8,))
+        loss = model(inputs, targets) if FIXED else model.module.compute_loss(inputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()  # frees DDP before its process group ends
 dist.destroy_process_group()

@@ -32,20 +32,24 @@ class Last(nn.Module):
         return F.linear(hidden, self.weight)
 
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
 
-torch.manual_seed(0)
-tied = nn.Parameter(torch.randn(32, 16) / 4)
-model = DistributedDataParallel(nn.Sequential(First(tied), Last(tied)))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-torch.manual_seed(1 + rank)
-for _ in range(4):
-    tokens = torch.randint(32, (4, 9))
-    logits = model(tokens[:, :-1])
-    loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    torch.manual_seed(0)
+    tied = nn.Parameter(torch.randn(32, 16) / 4)
+    model = DistributedDataParallel(nn.Sequential(First(tied), Last(tied)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + rank)
+    for _ in range(4):
+        tokens = torch.randint(32, (4, 9))
+        logits = model(tokens[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()  # frees DDP before its process group ends
 dist.destroy_process_group()
