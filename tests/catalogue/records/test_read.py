@@ -113,7 +113,7 @@ WRONG = {
     "another version": (put("schema_version", "2.0.0"), "schema_version='2.0.0': input should be '1.0.0'"),
     "a number as text": (put("variant", "1"), "variant='1': input should be a valid integer"),
     "an empty text": (put("failure", ""), "failure='': string should have at least 1 character"),
-    "a strange id": (put("id", "FM-1-1"), "id='FM-1-1': string should match pattern '^FM-\\d{3}-[1-5]$'"),
+    "a strange id": (put("id", "FM-1-1"), "id='FM-1-1': string should match pattern '^FM-[0-9]{3}-[1-5]$'"),
     "an id of another variant": (put("variant", 2), "variant=2, but id='FM-001-1' is that of variant 1"),
     "a day that is none": (put("published", "2026-02-30"), "published: day is out of range for month"),
     "a change before its making": (

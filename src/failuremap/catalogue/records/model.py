@@ -62,8 +62,8 @@ class Case(Part):
     """One case of the catalogue. Its fields stand in the order in which they are written."""
 
     schema_version: Literal["1.0.0"]
-    id: Annotated[str, Field(pattern=r"^FM-\d{3}-[1-5]$")]
-    aliases: tuple[Annotated[str, Field(pattern=r"^[A-Z]{2,8}-\d+$")], ...]
+    id: Annotated[str, Field(pattern=r"^FM-[0-9]{3}-[1-5]$")]
+    aliases: tuple[Annotated[str, Field(pattern=r"^[A-Z]{2,8}-[0-9]+$")], ...]
     title: Text
     abstract: Text
     category: Text

@@ -40,7 +40,7 @@ def _day(text: str) -> str:
     return text
 
 
-Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
 Value = Annotated[JsonValue, AfterValidator(_plain)]
 
 
