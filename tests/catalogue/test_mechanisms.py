@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from failuremap.errors import InvalidArgument
 from failuremap.rules import KNOWN
 
 FILES = sorted((Path(failuremap.catalogue.__file__).parent / "mechanisms").glob("[!_]*.py"))
+LIVE = Path(failuremap.catalogue.__file__).parent / "live"
 NAMED_BY_THE_AUDIT = {
     "replica-means-ignore-counts", "partials-averaged", "mean-of-microbatch-means", "replicas-summed",
     "compensation-without-cause", "global-denominator-averaged-again", "averaged-over-ranks-twice",
@@ -36,14 +38,49 @@ def test_all_mechanisms_that_the_audit_names_are_there():
     assert NAMED_BY_THE_AUDIT - set(mechanisms()) == set()
 
 
+PROSE = (
+    "abstract", "root_cause", "failure", "failed_approach", "relevance", "limitations", "contract", "domain",
+    "separated_by", "audit_sees", "repair",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
 def test_an_entry_is_complete(entry):
-    prose = {name: getattr(entry, name) for name in ("abstract", "contract", "root_cause", "separated_by", "repair")}
+    prose = {name: getattr(entry, name) for name in PROSE}
 
     assert [name for name, text in prose.items() if len(text) < 15] == []
+    assert entry.number > 0
     assert entry.title[0].isupper()
     assert not entry.title.endswith(".")
-    assert all(re.match(r"https://(github\.com|pytorch\.org)/", url) for url in entry.references)
+    assert all(re.fullmatch(r"https://(github\.com|pytorch\.org)/\S+", url) for url in entry.references)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in (entry.slug, entry.group))
+    assert entry.stages
+    assert 3 <= len(entry.clauses) <= 7
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_an_entry_says_each_thing_once(entry):
+    text = " ".join(getattr(entry, name).rstrip(".") + "." for name in PROSE) + " ".join(c.text for c in entry.clauses)
+    sentences = [sentence for sentence in re.split(r"(?<=[.:;])\s+", text) if len(sentence) > 30]
+
+    assert [one for one, times in Counter(sentences).items() if times > 1] == []
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_related_entries_are_others_of_the_catalogue(entry):
+    assert entry.related
+    assert set(entry.related) <= set(mechanisms()) - {entry.slug}
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
+def test_an_entry_happens_live_or_says_why_it_is_not_named(entry):
+    assert (LIVE / f"{entry.slug.replace('-', '_')}.py").is_file() or entry.audit_blind
+
+
+def test_a_number_is_that_of_one_entry():
+    numbers = Counter(entry.number for entry in entries())
+
+    assert [number for number, times in numbers.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.slug)
