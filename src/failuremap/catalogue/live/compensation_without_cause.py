@@ -12,20 +12,25 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 FIXED = "--fixed" in sys.argv
+
+
+def main():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.manual_seed(1 + rank)
+    for _ in range(4):
+        images, labels = torch.randn(8, 12), torch.randint(10, (8,))
+        loss = F.cross_entropy(model(images), labels)
+        if not FIXED:
+            loss = loss * world_size
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-rank, world_size = dist.get_rank(), dist.get_world_size()
-
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 10)))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-torch.manual_seed(1 + rank)
-for _ in range(4):
-    images, labels = torch.randn(8, 12), torch.randint(10, (8,))
-    loss = F.cross_entropy(model(images), labels)
-    if not FIXED:
-        loss = loss * world_size
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+main()
 dist.destroy_process_group()

@@ -41,19 +41,23 @@ def features_of_all(features):
     return torch.cat(parts)
 
 
+def main():
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.manual_seed(1 + dist.get_rank())
+    for _ in range(4):
+        images = torch.randn(6, 12)
+        views = torch.cat([images, images + 0.1 * torch.randn(6, 12)])
+        first, second = F.normalize(model(views)).chunk(2)
+        logits = 5 * features_of_all(first) @ features_of_all(second).T
+        loss = F.cross_entropy(logits, torch.arange(len(logits)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DistributedDataParallel(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8)))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-torch.manual_seed(1 + dist.get_rank())
-for _ in range(4):
-    images = torch.randn(6, 12)
-    views = torch.cat([images, images + 0.1 * torch.randn(6, 12)])
-    first, second = F.normalize(model(views)).chunk(2)
-    logits = 5 * features_of_all(first) @ features_of_all(second).T
-    loss = F.cross_entropy(logits, torch.arange(len(logits)))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+main()
 dist.destroy_process_group()

@@ -35,17 +35,21 @@ class Centred(nn.Module):
         return features - AverageOverRanks.apply(features.mean(0))
 
 
+def main():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), Centred(), nn.Linear(16, 10))
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.manual_seed(1 + dist.get_rank())
+    for _ in range(4):
+        images, labels = torch.randn(8, 12), torch.randint(10, (8,))
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), Centred(), nn.Linear(16, 10))
-model = DistributedDataParallel(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-torch.manual_seed(1 + dist.get_rank())
-for _ in range(4):
-    images, labels = torch.randn(8, 12), torch.randint(10, (8,))
-    loss = F.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+main()
 dist.destroy_process_group()
