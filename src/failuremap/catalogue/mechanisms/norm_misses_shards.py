@@ -3,7 +3,8 @@
 
 from fractions import Fraction
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=11,
@@ -60,12 +61,13 @@ MECHANISM = Mechanism(
     ),
     promised="",
     law="All elements are scaled by one factor, that of the whole gradient's norm.",
+    by_signs_alone=True,
+    signs=signs({Sign.SHARDS_SCALED_APART}),
     separated_by="a run without clipping, or on one rank",
     audit_sees=(
-        "Ranks that step on different parameters with different coefficients: 1 on one, the ratio of the clip factors "
-        "on another."
+        "With FSDP2, shards of one update that have factors of their own, one for each rank. Where whole parameters "
+        "are dealt out to the ranks, as in ZeRO, it finds their different coefficients wrong, and gives them no name."
     ),
-    audit_blind="The audit finds the factors wrong, and does not connect them with the norms of the clipping.",
     repair=(
         "Sum the squares over all ranks that hold shards before the root: square = "
         "torch.nn.utils.get_total_norm(gradients).square(); dist.all_reduce(square, group=shard_group); "
