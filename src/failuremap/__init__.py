@@ -5,6 +5,7 @@
 Names for scripts and notebooks:
 
 * `aggregate` combines gradients by a stated rule;
+* `attach` makes a PyTorch model's gradients follow one, over ranks and micro-batches; `clip_grad_norm_` clips them;
 * `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
 """
 
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 # At once: the function shares its name with its package, so a later import of the package would hide it.
 from failuremap.aggregate import aggregate
-from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, RecordError, TraceError
+from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, RecordError, StepVoid, TraceError
 
 if TYPE_CHECKING:
+    from failuremap.aggregate.torch.attach import attach
+    from failuremap.aggregate.torch.clip import clip_grad_norm_
     from failuremap.audit.capture.marks import count, unit_losses
 
 __version__ = "0.1.0"
@@ -27,15 +30,20 @@ __all__ = [
     "InvalidArgument",
     "MissingDependency",
     "RecordError",
+    "StepVoid",
     "TraceError",
     "__version__",
     "aggregate",
+    "attach",
+    "clip_grad_norm_",
     "count",
     "unit_losses",
 ]
 
-# Resolved on first use: a bare import brings in no part of the audit.
+# Resolved on first use: a bare import brings in no part of the audit, and no framework.
 _HOMES = {
+    "attach": "failuremap.aggregate.torch.attach",
+    "clip_grad_norm_": "failuremap.aggregate.torch.clip",
     "count": "failuremap.audit.capture.marks",
     "unit_losses": "failuremap.audit.capture.marks",
 }

@@ -3,6 +3,7 @@
     FailuremapError
     ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
+    ├── StepVoid (also a RuntimeError)        a window's gradients are no update: says why, on which rank, and what to do
     ├── RecordError (also a ValueError)       a record is not what it should be: says which, and in which field
     └── TraceError                            a trace cannot be read: says which file, where and why
 
@@ -26,6 +27,10 @@ class MissingDependency(FailuremapError, ImportError):
 
     def __init__(self, purpose: str, package: str, extra: str) -> None:
         super().__init__(f"{purpose} needs {package}. Install it with:  pip install 'failuremap[{extra}]'")
+
+
+class StepVoid(FailuremapError, RuntimeError):
+    """The gradients of this window are no update; they are dropped, and no weight has changed."""
 
 
 class RecordError(FailuremapError, ValueError):

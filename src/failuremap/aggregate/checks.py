@@ -47,7 +47,7 @@ def checked_counts(counts: Any, contribution_count: int, rule: str) -> list[int]
 
 
 def _checked_count(counts: Sequence[Any], index: int) -> int:
-    fault = _fault_of(counts[index])
+    fault = fault_of(counts[index])
     if not fault:
         return int(counts[index])
     shown = f"counts={counts!r}: counts[{index}]" if len(counts) <= 8 else f"counts[{index}]={counts[index]!r}"
@@ -56,7 +56,7 @@ def _checked_count(counts: Sequence[Any], index: int) -> int:
     )
 
 
-def _fault_of(count: Any) -> str:
+def fault_of(count: Any) -> str:
     """Says why a value is no count; "" where it is one."""
     if isinstance(count, bool) or not isinstance(count, Real):
         return "no number"
