@@ -20,6 +20,7 @@ from typing import Any
 
 FIRST_PORT, LAST_PORT = 12_000, 32_000  # below the range from which the kernel gives out ports
 GRACE_SECONDS = 5.0  # what the other ranks get after one failed
+_ended_scripts: list[dict[str, Any]] = []
 
 
 def serve() -> None:
@@ -139,7 +140,8 @@ def _enter(request: dict[str, Any], rank: int, port: int) -> None:
 def _run_script(request: dict[str, Any]) -> int:
     finish = _install_capture(request)
     try:
-        runpy.run_path(request["script"], run_name="__main__")
+        # A DDP model that is freed after its process group hangs now and then; as __main__ it would live to the end.
+        _ended_scripts.append(runpy.run_path(request["script"], run_name="__main__"))
         return 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
