@@ -106,9 +106,18 @@ def test_a_parameter_twice_in_a_backward_adds_up(tmp_path):
 
 
 def test_a_discarded_batch_is_still_owed_its_part(tmp_path):
-    (only,) = steps_of(tmp_path, [*opened(), passed(0), passed(1), stepped()])
+    records = [*opened(), passed(0), passed(1), stepped(), passed(2), passed(3), stepped(1)]
 
-    assert (only.keys, only.set_aside) == ([(0, 0), (0, 1)], {})
+    assert [(s.keys, s.set_aside, s.doubts) for s in steps_of(tmp_path, records)] == [([(0, 0), (0, 1)], {}, [])] * 2
+
+
+def test_a_window_that_was_left_out_is_set_aside(tmp_path):
+    records = [*opened(), passed(0), stepped(), passed(1), passed(2), stepped(1), passed(3), stepped(2)]
+
+    middle = steps_of(tmp_path, records)[1]
+
+    assert [b.id for b in middle.backwards] == [2]
+    assert middle.set_aside == {(0, 1): "a whole window whose gradients were cleared, without a step on them"}
 
 
 def test_a_batch_that_went_through_again_is_set_aside(tmp_path):

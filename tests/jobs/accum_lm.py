@@ -17,6 +17,7 @@ def parse():
     p.add_argument("--lengths", default="varied")
     p.add_argument("--dtype", default="float32")
     p.add_argument("--clip", type=float, default=0.0)
+    p.add_argument("--skip", type=int, default=-1, help="a step that is left out")
     p.add_argument("--fault", default="")
     p.add_argument("--save", default="")
     return p.parse_args()
@@ -65,6 +66,8 @@ def main():
         if cfg.fault != "no-zero":
             optimizer.zero_grad()
         accumulate(model, optimizer, parts, cfg)
+        if step == cfg.skip:
+            continue
         if cfg.clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), cfg.clip)
         if cfg.fault == "delayed":

@@ -178,6 +178,8 @@ class Trainer:
                 if self.args.fault == "zero-inside":
                     self.optimizers[0].zero_grad()
                 self.micro_step(m, micro, tokens)
+            if step == self.args.skip:  # the next step begins with zero_grad
+                continue
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)
             self.after_backward()

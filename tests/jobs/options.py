@@ -17,6 +17,7 @@ def arguments(parser):
     parser.add_argument("--opt", default="sgd", choices=["sgd", "adamw", "two", "groups"])
     parser.add_argument("--clip", default="none", choices=["none", "norm", "value"])
     parser.add_argument("--max-norm", type=float, default=0.5)
+    parser.add_argument("--skip", type=int, default=-1, help="a step that all ranks leave out")
     parser.add_argument("--fault", default="")
     parser.add_argument("--save", default="")
     shape = "--unused --frozen --tied --checkpointing --compile"

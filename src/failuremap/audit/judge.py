@@ -35,6 +35,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)
     judged.sites = sorted({term.name for way in readings.alternatives[:1] for term in way})
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
+    judged.unexplained += step.doubts
     if not step.keys:
         judged.unmeasured.append(words.NO_GRADIENT if step.parameters else words.NO_UPDATE)
         return judged

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.discarded import runs_of
 from failuremap.audit.trace import Trace
 from failuremap.errors import TraceError
 
@@ -68,9 +69,9 @@ class Backward:
         return frozenset(round(float(loss["fingerprint"]), 6) for loss in self.losses if "fingerprint" in loss)
 
 
-@dataclass
+@dataclass(eq=False)
 class Part:
-    """One rank's side of one step."""
+    """One rank's side of one step; equal to itself alone."""
 
     rank: int
     optimizer: int
@@ -83,21 +84,18 @@ class Part:
     clips: list[dict[str, Any]]
     norms: list[tuple[tuple[int, ...], float]] | None
     """Lengths of what this rank has of the update, by the ranks that hold it together (() where it is whole)."""
-    discarded: set[int] = field(default_factory=set)
+    runs: list[list[int]] = field(default_factory=list)
+    """The passes between one clearing of the gradients and the next; the update holds the last run."""
 
     @property
     def ids(self) -> set[int]:
         """The parameters that this step has an update for."""
         return {id for chunk in self.updates for id in chunk.ids}
 
-    def find_discarded(self) -> None:
-        """Marks the backwards whose gradients were thrown away before the step: a later one found .grad empty."""
-        ids, since = self.ids, 0
-        for position, backward in enumerate(self.backwards):
-            touched = {id for chunk in backward.chunks for id in chunk.ids} & ids
-            if backward.via != "grad" and touched and not backward.kept & ids:
-                since = position
-        self.discarded = {backward.id for backward in self.backwards[:since] if backward.via != "grad"}
+    @property
+    def discarded(self) -> set[int]:
+        """The passes whose gradients were cleared before the step."""
+        return {id for run in self.runs[:-1] for id in run}
 
 
 _LOSS_FIELDS = frozenset(("function", "reduction", "count", "scale", "site"))
@@ -290,7 +288,7 @@ class _Story:
 
     def told(self) -> Rank:
         for part in self.parts:
-            part.find_discarded()
+            part.runs = runs_of(part, self.parameters)
         left = {number for numbers in self.waiting.values() for number in numbers}
         used = {backward.id for part in self.parts for backward in part.backwards}
         return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes, self.layouts)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.discarded import Discarded
 from failuremap.audit.joining import Sharding, joined, whole_length, whole_rows
 from failuremap.audit.story import Backward, Chunk, Parameter, Part, Rank
 
@@ -45,6 +46,8 @@ class Step:
     """The contributions as the script's own hooks on parameters left them; None where it has none."""
     length: float | None = None
     """Length of the update of the first rank; None where it is not known."""
+    doubts: list[str] = field(default_factory=list)
+    """Why it cannot be told what the step owes."""
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
 
@@ -72,13 +75,7 @@ class Assembler:
     def __init__(self, ranks: list[Rank], rank_count: int) -> None:
         self.ranks, self.rank_count = ranks, rank_count
         self._maps: dict[Any, Any] = {}
-        self._live = {
-            (rank.rank, backward.id)
-            for rank in ranks
-            for part in rank.parts
-            for backward in part.backwards
-            if backward.id not in part.discarded
-        }
+        self._discarded = Discarded(ranks)
 
     def steps(self) -> Iterator[Step]:
         """All steps, in order."""
@@ -104,12 +101,12 @@ class Assembler:
         parameters = self._common(having, parts)
         starts = np.cumsum([0] + [parameter.rows for parameter in parameters])
         place = {parameter.name: index for index, parameter in enumerate(parameters)}
-        keys, backwards, rows, altered, aside = [], [], [], [], {}
+        keys, backwards, rows, altered = [], [], [], []
+        aside: dict[Key, str] = {}
         for rank, part in zip(having, parts, strict=True):
-            owed = [backward for backward in part.backwards if self._reason(part, backward) == ""]
-            for backward in part.backwards:
-                if (reason := self._reason(part, backward)) != "":
-                    aside[(rank.rank, backward.id)] = reason
+            reasons = self._discarded.reasons(part)
+            aside |= {(rank.rank, id): reason for id, reason in reasons.items()}
+            owed = [backward for backward in part.backwards if backward.id not in reasons]
             for micro_batch, backward in enumerate(owed):
                 keys.append((rank.rank, micro_batch))
                 backwards.append(backward)
@@ -136,6 +133,7 @@ class Assembler:
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
             altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
             length=whole_length(found, here[0]),
+            doubts=list(dict.fromkeys(doubt for part in parts for doubt in self._discarded.doubts(part))),
         )
 
     @staticmethod
@@ -145,19 +143,6 @@ class Assembler:
             for id in sorted(part.ids):
                 found.setdefault(rank.parameters[id].name, rank.parameters[id])
         return list(found.values())
-
-    def _reason(self, part: Part, backward: Backward) -> str:
-        """Why a discarded backward is owed nothing by this step; '' if it is owed."""
-        if backward.id not in part.discarded:
-            return ""
-        kept = [other for other in part.backwards if other.id not in part.discarded]
-        if (part.rank, backward.id) in self._live:
-            return "its gradient went into another optimizer's step"
-        if backward.fingerprints and any(backward.fingerprints == other.fingerprints for other in kept):
-            return "the same batch went through again before the step"
-        if any(not np.isfinite(chunk.numbers).all() for chunk in backward.chunks):
-            return "its gradient was not finite and was discarded"
-        return ""
 
     def _sum(self, rank: Rank, chunks: Iterable[Chunk], place: dict[str, int], starts: NDArray[np.int64]) -> Floats:
         """What a backward brought, in all its chunks together."""
