@@ -318,7 +318,7 @@ def test_parameters_that_are_not_watched_are_not_measured(tmp_path):
 
     judged = judged_in(edited(HandJob(EVEN), tmp_path, unwatched))[-1]
 
-    assert judged.unmeasured == ["parameters of type DTensor are not watched yet (sharded training)"]
+    assert judged.unmeasured == ["parameters or gradients of type DTensor are not watched"]
 
 
 def test_a_step_without_a_rank_is_a_doubt(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from audit.traces import HandJob
-from failuremap.audit.trace import MAGIC, read_folder
+from failuremap.audit.trace import MAGIC, Record, read_folder
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
@@ -97,7 +97,24 @@ step.step()
     assert {record.kind for record in seen.records} >= {
         "header", "parameter", "backward", "clip", "value-clip", "step", "end",
     }  # fmt: skip
-    assert [
-        record.kind for record in seen.records if f"### {record.kind}" not in PAGE and f"`{record.kind}`" not in PAGE
-    ] == []
-    assert [undocumented(record.fields) for record in seen.records if undocumented(record.fields)] == []
+    assert unnamed(seen.records) == []
+
+
+def unnamed(records: list[Record]) -> list[object]:
+    """The kinds and fields of records that the page does not name."""
+    kinds = [record.kind for record in records if f"### {record.kind}" not in PAGE and f"`{record.kind}`" not in PAGE]
+    return [*kinds, *(undocumented(record.fields) for record in records if undocumented(record.fields))]
+
+
+@pytest.mark.torch
+def test_the_page_names_every_kind_and_field_of_a_sharded_job(job_server, tmp_path):
+    from audit.capture.sharded_job import watch_ranks
+
+    (seen, _) = watch_ranks(
+        job_server,
+        tmp_path,
+        "sharded(); step = sgd(); back(); nn.utils.clip_grad_value_(model.parameters(), 0.1); step.step()",
+    )
+
+    assert {record.kind for record in seen.records} >= {"layout", "value-clip"}
+    assert unnamed(seen.records) == []

@@ -21,6 +21,9 @@ JOBS = {
     "checkpointing": ("ddp_lm.py", "--checkpointing --tied", 2),
     "compile": ("ddp_lm.py", "--compile --steps 3", 2),
     "sparse": ("recommender.py", "", 2),
+    "fsdp": ("fsdp_lm.py", "--accum 2 --clip norm", 2),
+    "hsdp-bfloat16": ("fsdp_lm.py", "--replicas 2 --precision bf16", 4),
+    "tensor-parallel": ("tp_lm.py", "--sequence --loss-parallel --accum 2", 4),
     "one-process": ("accum_lm.py", "--accum 4 --clip 0.5", 1),
 }
 

@@ -564,7 +564,7 @@ def test_parameters_that_are_not_watched_are_not_measured(tmp_path):
     verdict = diagnose(edited(HandJob([[300]]), tmp_path, 0, with_fields("step", unwatched=["DTensor"])))
 
     assert verdict.outcome == "not measured"
-    assert verdict.reasons == ["parameters of type DTensor are not watched yet (sharded training) (3 of 3 steps)"]
+    assert verdict.reasons == ["parameters or gradients of type DTensor are not watched (3 of 3 steps)"]
 
 
 def test_a_loss_that_was_not_seen_is_not_measured(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import patterns, words
+from failuremap.audit import patterns, shard_words, words
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
@@ -28,7 +28,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:
-        judged.unmeasured.append(f"parameters of type {', '.join(unwatched)} are not watched yet (sharded training)")
+        judged.unmeasured.append(shard_words.unwatched(unwatched))
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
     readings = read_losses(step.backwards, asked.unit)
     judged.losses_total = len(step.backwards)
@@ -37,7 +37,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     judged.unexplained += step.doubts
     if not step.keys:
-        judged.unmeasured.append(words.NO_GRADIENT if step.parameters else words.NO_UPDATE)
+        judged.unmeasured += [words.NO_GRADIENT if step.parameters else words.NO_UPDATE] if not unwatched else []
         return judged
     judged.missing_ranks, judged.norm = step.missing_ranks, step.length
     if step.missing_ranks:

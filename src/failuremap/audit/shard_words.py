@@ -18,6 +18,16 @@ def ranks(numbers: Sequence[int]) -> str:
     return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
+def unwatched(types: Sequence[str]) -> str:
+    """Parameters, or gradients, of types that capture does not read."""
+    if "FullyShardedDataParallel" in types:
+        return (
+            "FullyShardedDataParallel (FSDP1) lays parameters into flat tensors, which are not watched; those of "
+            "torch.distributed.fsdp.fully_shard (FSDP2) are"
+        )
+    return f"parameters or gradients of type {', '.join(types)} are not watched"
+
+
 def shard_missing(name: str, absent: Sequence[int]) -> str:
     """A whole update that lacks a shard."""
     return f"the update of {name} is not whole: {ranks(absent)} had no gradient for its shard"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import pytest
+
+from audit.capture.meshes import layouts
 
 pytestmark = pytest.mark.torch
 
@@ -26,24 +25,6 @@ def placements():
 
 def drawn(torch, shape, seed: int = 0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-class Mesh:
-    """A mesh as one rank sees it: no process group behind it."""
-
-    def __init__(self, torch, *shape: int, place: tuple[int, ...]) -> None:
-        self.mesh, self._place = torch.arange(math.prod(shape)).view(shape), list(place)
-
-    def get_coordinate(self):
-        return self._place
-
-
-def layouts(torch, shape, mesh, split):
-    """The layouts of all ranks of a mesh."""
-    from failuremap.audit.capture import layout
-
-    places = itertools.product(*(range(count) for count in mesh))
-    return [layout._layout.__wrapped__(shape, Mesh(torch, *mesh, place=place), split) for place in places]
 
 
 def taken(whole, layout):
@@ -148,26 +129,3 @@ def test_a_tensor_of_another_shape_is_no_shard(torch, placements):
 
     with pytest.raises(TypeError, match=r"a shard has the shape \(3, 64\), expected \(32, 64\)"):
         ShardSketch(Sketch((64, 64)), layout)(torch.zeros(3, 64))
-
-
-@pytest.mark.parametrize("size", [1, 5, 8, 9, 17])
-@pytest.mark.parametrize("form", ["plain", "strided", "both", "rows-then-columns"])
-def test_a_layout_is_the_one_that_dtensor_computes(size, form, torch, placements):
-    from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset as compute
-
-    shard, strided = placements.Shard, placements._StridedShard
-    mesh, split = {
-        "plain": ((4,), (shard(0),)),
-        "strided": ((2, 2), (strided(0, split_factor=2), shard(0))),
-        "both": ((2, 3), (shard(0), shard(0))),
-        "rows-then-columns": ((2, 2), (shard(0), shard(1))),
-    }[form]
-
-    places = itertools.product(*(range(count) for count in mesh))
-    for place, layout in zip(places, layouts(torch, (size, 6), mesh, split), strict=True):
-        shape, offset = compute((size, 6), mesh, list(place), split)
-
-        assert tuple(len(index) for index in layout.held) == shape
-        assert [index[0].item() for index, _ in zip(layout.held, shape, strict=True) if len(index)] == [
-            first for first, length in zip(offset, shape, strict=True) if length
-        ]

@@ -23,12 +23,12 @@ def install() -> None:
     folder = os.environ.get("FAILUREMAP_TRACE_DIR")
     if current is not None or not folder:
         return
-    from failuremap.audit.capture import data_parallel, graph, losses, optimizers, parameters, sharded
+    from failuremap.audit.capture import data_parallel, graph, losses, optimizers, parameters, sharded, swapping
     from failuremap.audit.capture.recorder import Recorder
 
     steps = os.environ.get("FAILUREMAP_STEPS")
     current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None)
-    for part in (parameters, optimizers, losses, graph, data_parallel, sharded):
+    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, swapping):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 _WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+FLATTENING = "FullyShardedDataParallel"
 
 
 class Modules:
@@ -19,10 +21,13 @@ class Modules:
         self._seen: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         self._names = WeakTensorKeyDictionary()
         self._stands_for = WeakTensorKeyDictionary()
+        self.flattened = False
+        """Whether FullyShardedDataParallel wraps something: it lays parameters into one flat tensor."""
 
     def add(self, module: torch.nn.Module) -> None:
         """Remembers a module; called whenever one registers a parameter or a child."""
         self._seen.setdefault(module, len(self._seen))
+        self.flattened |= type(module).__name__ == FLATTENING
 
     def _all(self) -> list[torch.nn.Module]:
         # in the order in which they were built: the same on every rank
@@ -45,9 +50,19 @@ class Modules:
             self._resolve()
         return str(self._names.get(tensor, ""))
 
-    def stand_for(self, gathered: Tensor, parameter: Tensor) -> None:
+    def stand_for(self, gathered: Tensor, parameter: Callable[[], Tensor | None]) -> None:
         """Says that a tensor stands in modules for a parameter, for as long as it is gathered from its shards."""
-        self._stands_for[gathered] = weakref.ref(parameter)
+        self._stands_for[gathered] = parameter
+
+    def forget(self, tensor: Tensor) -> str:
+        """Drops every reference to a tensor, and returns the name that it has."""
+        self._stands_for.pop(tensor, None)
+        return str(self._names.pop(tensor, ""))
+
+    def remember(self, tensor: Tensor, name: str) -> None:
+        """Gives a tensor the name that it had."""
+        if name:
+            self._names[tensor] = name
 
     def _resolve(self) -> None:
         taken = {str(name) for name in self._names.values()}

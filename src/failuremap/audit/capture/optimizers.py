@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from failuremap.audit.capture.layout import Layout, local, whole
+from failuremap.audit.capture.names import FLATTENING
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.sketch import together
 from failuremap.audit.capture.watching import Watched, is_readable
@@ -67,7 +68,9 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     unwatched: list[str] = []
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         watched = recorder.watch(parameter)
-        if watched is None:
+        if recorder.modules.flattened:
+            unwatched += [FLATTENING] if parameter.grad is not None else []
+        elif watched is None:
             unwatched += [type(parameter).__name__] if parameter.grad is not None else []
         elif parameter.grad is None or not is_readable(parameter.grad):
             absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")

@@ -110,8 +110,33 @@ class Recorder:
         )
         self.watched.append(watched)
         self.by_tensor[tensor] = watched
-        tensor.register_hook(functools.partial(self._hook, watched))
+        watched.hook = tensor.register_hook(functools.partial(self._hook, watched))
         return watched
+
+    def let_go(self, tensor: Tensor) -> tuple[Watched | None, str]:
+        """Drops every weak reference to a tensor, and the hook; returns what `take_back` needs."""
+        watched: Watched | None = self.by_tensor.pop(tensor, None)
+        if watched is not None and watched.tensor() is tensor:
+            watched.tensor = lambda: None
+            watched.hook.remove()
+            if not tensor._backward_hooks:  # left empty, it would keep later hooks of the script's from being called
+                tensor._backward_hooks = None
+        return watched, self.modules.forget(tensor)
+
+    def take_back(self, tensor: Tensor, known: tuple[Watched | None, str]) -> None:
+        """Watches a tensor again that was let go."""
+        watched, name = known
+        if watched is None:
+            return
+        try:
+            self.by_tensor[tensor] = watched
+            self.modules.remember(tensor, name)
+            if watched.tensor() is None:
+                watched.tensor = weakref.ref(tensor)
+                if tensor.requires_grad:
+                    watched.hook = tensor.register_hook(functools.partial(self._hook, watched))
+        except Exception as error:
+            self.note_error("take_back", error)
 
     def _hook(self, watched: Watched, gradient: Tensor) -> None:
         self.on_gradient(watched, gradient)
@@ -119,6 +144,8 @@ class Recorder:
     @quiet
     def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
         """Notes one parameter's local gradient, before anything reduces or accumulates it."""
+        if self.modules.flattened:
+            return
         backward = self._running()
         if not is_readable(gradient) or tuple(gradient.shape) != watched.shape:
             raise TypeError(

@@ -50,7 +50,7 @@ def on_gathered(recorder: Recorder, managed: Any) -> None:
         return
     watched.managed = weakref.ref(managed)
     watched.dtype = str(gathered.dtype).removeprefix("torch.")
-    recorder.modules.stand_for(gathered, parameter)
+    recorder.modules.stand_for(gathered, functools.partial(_shard, watched.managed))
     recorder.by_tensor[gathered] = watched
     if known is None:
         gathered.register_hook(functools.partial(_on_gradient, recorder, watched.managed))
@@ -59,7 +59,12 @@ def on_gathered(recorder: Recorder, managed: Any) -> None:
 @quiet
 def _on_gradient(recorder: Recorder, reference: weakref.ref[Any], gradient: Tensor) -> None:
     """Notes the gradient by the shard that is there now: loading or moving a model puts new ones in."""
-    managed = reference()
-    watched = None if managed is None else recorder.by_tensor.get(managed.sharded_param)
+    parameter = _shard(reference)
+    watched = None if parameter is None else recorder.by_tensor.get(parameter)
     if watched is not None:
         recorder.on_gradient(watched, gradient)
+
+
+def _shard(reference: weakref.ref[Any]) -> Tensor | None:
+    """The shard that a gathered parameter is made of now."""
+    return getattr(reference(), "sharded_param", None)

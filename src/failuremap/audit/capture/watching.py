@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +19,14 @@ class Watched:
     """One parameter that the recorder watches."""
 
     id: int
-    tensor: weakref.ref[Tensor]
-    """The one that the optimizer steps on."""
+    tensor: Callable[[], Tensor | None]
+    """A weak reference to the one that the optimizer steps on."""
     sketch: Sketch
     dtype: str
     shape: tuple[int, ...]
     named: bool = False
+    hook: Any = None
+    """Handle of the hook that reads the gradient."""
     after: Any = None
     """Handle of the second hook, behind the script's own ones; there only where the script has any."""
     managed: weakref.ref[Any] | None = None
