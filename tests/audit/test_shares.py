@@ -156,6 +156,28 @@ def test_a_window_shorter_than_the_usual_one_is_a_sign(tmp_path):
     assert Sign.SHORT_WINDOW in the_fault(last(job, tmp_path, full_window=4)).signs
 
 
+FIVE_OF_THREE = [[300] * 5] * 2
+
+
+@pytest.mark.parametrize(("counts", "divisor", "long"), [
+    (FIVE_OF_THREE, 3, True),
+    ([[400, 100, 200, 300, 500]] * 2, 3, True),
+    (FIVE_OF_THREE, 4, False),
+    ([[300] * 6] * 2, 3, False),
+    ([[300] * 2] * 2, 3, False),
+], ids=str)  # fmt: skip
+def test_a_longer_window_with_the_divisor_of_a_full_one_is_a_sign(counts, divisor, long, tmp_path):
+    job = HandJob(counts, combined(len(counts[0]) / divisor), share_of_all)
+
+    judged = last(job, tmp_path, full_window=3)
+
+    assert (Sign.LONG_WINDOW in the_fault(judged).signs if judged.faults else False) == long
+
+
+def test_a_longer_window_that_is_right_is_no_fault(tmp_path):
+    assert silent(last(HandJob(FIVE_OF_THREE), tmp_path, full_window=3))
+
+
 def test_a_full_window_is_not_short(tmp_path):
     job = HandJob([[300, 300]], combined(1), lambda table: np.full_like(table, 1 / 4))
 

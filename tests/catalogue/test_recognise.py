@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -16,6 +17,7 @@ TWO = Layout.from_counts([3, 5])
 EQUAL_TWO = Layout.from_counts([4, 4])
 WINDOW_OF_THREE = Layout.grid({(0, 0): 2, (0, 1): 3, (0, 2): 7})
 TWO_BY_THREE = Layout.grid({(0, 0): 1, (0, 1): 2, (0, 2): 3, (1, 0): 5, (1, 1): 6, (1, 2): 7}, full_window=4)
+TWO_BY_THREE_OF_TWO = replace(TWO_BY_THREE, full_window=2)
 TWO_BY_TWO = Layout.grid({(0, 0): 1, (0, 1): 2, (1, 0): 5, (1, 1): 6})
 EQUAL_TWO_BY_TWO = Layout.grid({(rank, mb): 4 for rank in range(2) for mb in range(2)})
 
@@ -71,6 +73,9 @@ OWN_EVIDENCE = {
         rules_of("weighted_mean", TWO), Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START, RANKS
     ),
     "reduced-again": by_rule("reduced_again_over_window", TWO_BY_THREE, RANKS, WINDOW),
+    "late-division": by_rule("count_weighted_over_ranks", TWO, MEAN, RANKS),
+    "norm-misses-shards": found(set(), Sign.SHARDS_SCALED_APART, RANKS),
+    "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 
 
@@ -139,6 +144,7 @@ def test_both_are_named_where_the_evidence_is_the_same(slugs, evidence):
         ),
         ("divisor-counts-idle-parts", found(set(), Sign.EMPTY_CONTRIBUTION)),
         ("partial-window-full-divisor", by_rule("weighted_mean_over_full_window", TWO_BY_THREE, Sign.SHORT_WINDOW)),
+        ("late-division", by_rule("unit_sum", TWO, SUM, RANKS)),
         ("partials-averaged", by_rule("mean", EQUAL_TWO, MEAN, promise="sum")),
     ],
 )

@@ -97,6 +97,7 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
 def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
     """The mechanisms that fit at every step; where none does, those that fit at most, half at least."""
     dropped = _CHANGING if _steady([fault.ratio for fault in faults if fault.kind == "weights"]) else set()
+    dropped = dropped if _long_windows_stand_alone(story) else dropped | {Sign.LONG_WINDOW}
     by_layout = {(tuple(fault.followed), frozenset(fault.signs - dropped)) for fault in faults}
     found = {key: recognise(key[0], key[1], promise=story.promise) for key in by_layout}
     per_step = [found[tuple(fault.followed), frozenset(fault.signs - dropped)] for fault in faults]
@@ -113,6 +114,13 @@ def _of_short_windows(story: Story, faults: Sequence[Fault], fitting: list[Mecha
     full = max(step.micro_batch_count for step in story.judged)
     right = any(step.micro_batch_count == full and not step.faults for step in story.judged)
     return short if short and right and all(Sign.SHORT_WINDOW in fault.signs for fault in faults) else fitting
+
+
+def _long_windows_stand_alone(story: Story) -> bool:
+    """Before each window that is longer than the usual one there is a usual one, as where an epoch's rest leaks."""
+    sizes = [step.micro_batch_count for step in story.judged]
+    usual = max(sizes, key=lambda size: (sizes.count(size), size))
+    return all(size <= usual or (index > 0 and sizes[index - 1] == usual) for index, size in enumerate(sizes))
 
 
 def _steady(ratios: Sequence[float | None]) -> bool:

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 
 # heaviest over lightest unit inside one contribution up to which a script counts as weighing its units alike
 ALIKE = 1.01
+# rules that divide every window by the length of a full one
+_FULL_DIVISOR = frozenset(("mean_over_full_window", "weighted_mean_over_full_window"))
 # relative error, five standard errors wide, beyond which a coefficient says nothing
 HOPELESS = 0.5
 
@@ -132,6 +134,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
         return
     followed = balance.followed(scene.fitted.observations[0].ranks[0], scene.asked.full_window)
     seen = scene.signs | _weight_signs(balance, scene.fitted, scene.asked)
+    seen |= {Sign.LONG_WINDOW} if _divided_as_a_shorter(followed, scene) else set()
     if balance.uneven and not followed and _by_coefficients(balance):
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
@@ -158,6 +161,12 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
             cells=balance.cells(),
         )
     )
+
+
+def _divided_as_a_shorter(followed: list[str], scene: Scene) -> bool:
+    """The window holds more micro-batches than a full one, but not those of two, and has the divisor of a full one."""
+    size, full = len({batch for _, batch in scene.fitted.step.keys}), scene.asked.full_window
+    return full < size < 2 * full and not _FULL_DIVISOR.isdisjoint(followed)
 
 
 def _against_average(cell: Cell, total: float) -> Cell:

@@ -48,6 +48,7 @@ class Sign(StrEnum):
     SINGLE_RANK = "single-rank"  # there is one rank
     SINGLE_MICRO_BATCH = "single-micro-batch"  # the window has one micro-batch
     SHORT_WINDOW = "short-window"  # the window has fewer micro-batches than the others
+    LONG_WINDOW = "long-window"  # it has more than the others, but not twice as many, and is divided as they are
     UNEQUAL_COUNTS_ACROSS_RANKS = "unequal-counts-across-ranks"
     UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES = "unequal-counts-across-micro-batches"
     IDLE_UNITS_COUNTED = "idle-units-counted"  # the total weight equals valid units over all units with padding

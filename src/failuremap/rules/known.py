@@ -133,13 +133,13 @@ count_weighted_over_ranks = _rule(
 )
 mean_over_full_window = _rule(
     "mean_over_full_window",
-    "mean over the ranks, a short window divided by the length of a full one",
+    "mean over the ranks, the window divided by the length of a full one",
     "1/(R G)",
     lambda t: Fraction(1, t.layout.rank_count * t.layout.full_window_count),
 )
 weighted_mean_over_full_window = _rule(
     "weighted_mean_over_full_window",
-    "mean over all {unit}s, times the share of a full window that is there",
+    "mean over all {unit}s, times the length of the window over that of a full one",
     "M/G * n/N",
     lambda t: _ratio(t.n * t.layout.micro_batch_count, t.layout.total_count * t.layout.full_window_count),
 )

@@ -1,7 +1,8 @@
 """The micro-batches left over at the end of an epoch: no step of their own, and a share of the next epoch's first."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=65,
@@ -70,9 +71,10 @@ MECHANISM = Mechanism(
         "Each epoch has ceil(length / G) updates, the same as in a run of its own, and they add up, each times the "
         "micro-batches of its window, to all of the epoch's gradients."
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.LONG_WINDOW}),
     separated_by="a window longer than the others, whose divisor is theirs",
-    audit_sees="At an epoch's first step a window longer than the others, and a total weight above 1.",
-    audit_blind="No sign says that a window is longer than the others, only that one is shorter.",
+    audit_sees="At an epoch's first step a window longer than the others, and the total weight its length over theirs.",
     repair=(
         "Step at the loader's end, too, and divide by the micro-batches that come: last = (i + 1) % G == 0 or i + 1 == "
         "len(loader); size = min(G, len(loader) - i // G * G); (loss / size).backward()"
