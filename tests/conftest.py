@@ -31,10 +31,10 @@ def find_tool(*names: str) -> str:
     _absent(names[0], f"install one of: {', '.join(names)}")
 
 
-def find_module(name: str) -> None:
+def find_module(name: str, advice: str = "") -> None:
     """Return if the Python module can be imported; skip, or fail in CI, if it cannot."""
     if importlib.util.find_spec(name) is None:
-        _absent(name, f"install it into .venv: pip install {name}")
+        _absent(name, advice or f"install it into .venv: pip install {name}")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def require() -> Callable[..., str]:
 
 
 @pytest.fixture
-def require_module() -> Callable[[str], None]:
+def require_module() -> Callable[..., None]:
     """A function that a test calls for an optional Python package: `require_module("torch")`."""
     return find_module
 
@@ -56,7 +56,16 @@ def job_server() -> Iterator[JobServer]:
         yield server
 
 
+# What a test needs, by the marker that says so.
+MODULES = {"torch": ("torch",), "jax": ("jax", "optax"), "mpi": ("mpi4py",)}
+PROGRAMS = {"mpi": "mpirun"}
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Ask for PyTorch on behalf of every test marked `torch`."""
-    if item.get_closest_marker("torch"):
-        find_module("torch")
+    """Ask for the framework on behalf of every test that is marked with it."""
+    for marker, modules in MODULES.items():
+        if item.get_closest_marker(marker):
+            for module in modules:
+                find_module(module)
+            if marker in PROGRAMS:
+                find_tool(PROGRAMS[marker])

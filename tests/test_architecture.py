@@ -28,6 +28,7 @@ FRAMEWORK_ROOMS = (
     "failuremap/audit/capture/",
     "failuremap/aggregate/torch",
     "failuremap/aggregate/jax",
+    "failuremap/aggregate/mpi",
     "failuremap/catalogue/live/",  # training scripts that are shown and started, never imported
 )
 LINE_BUDGET = 400
