@@ -44,3 +44,33 @@ def test_negative_control_a_longer_window_with_a_divisor_of_its_own_is_right(tmp
     job = HandJob(windows_of(3, 3, 4, 3), lambda window: window.combined(1 / window.counts_RM.size), steps=4)
 
     assert diagnose(job.write(tmp_path)).outcome == "right"
+
+
+# ---- the count stands in the loss and in the reduction
+
+
+def weighed(window: Any) -> Any:
+    return window.combined(window.counts_RM / window.counts_RM.sum())
+
+
+@pytest.mark.parametrize("divisor", [1, 2], ids=["summed", "averaged over the ranks"])
+def test_a_sum_that_is_weighed_by_its_count_has_the_count_twice(divisor, tmp_path):
+    job = HandJob([[400], [100]], lambda window: weighed(window) / divisor, lambda counts: counts)
+
+    verdict = diagnose(job.write(tmp_path))
+
+    assert (verdict.outcome, names(verdict)) == ("wrong", ["count-applied-twice"])
+    assert verdict.sentence == "A token on rank 0 weighs 4.00 times a token on rank 1."
+    assert verdict.findings[0].followed.startswith("sum over all tokens, each contribution times its share of them")
+
+
+@pytest.mark.parametrize(("counts", "scale", "outcome"), [
+    ([[400], [100]], np.ones_like, "right"),
+    ([[250], [250]], lambda counts: counts, "wrong"),
+], ids=["a mean that is weighed by its count", "a sum that is weighed by equal counts"])  # fmt: skip
+def test_negative_control_counts_that_are_applied_once_or_are_equal_are_no_count_twice(
+    counts, scale, outcome, tmp_path
+):
+    verdict = diagnose(HandJob(counts, weighed, scale).write(tmp_path))
+
+    assert (verdict.outcome, "count-applied-twice" in names(verdict)) == (outcome, False)

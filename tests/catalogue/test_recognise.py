@@ -73,6 +73,7 @@ OWN_EVIDENCE = {
         rules_of("weighted_mean", TWO), Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START, RANKS
     ),
     "reduced-again": by_rule("reduced_again_over_window", TWO_BY_THREE, RANKS, WINDOW),
+    "count-applied-twice": by_rule("counts_twice", TWO, SUM, RANKS),
     "late-division": by_rule("count_weighted_over_ranks", TWO, MEAN, RANKS),
     "norm-misses-shards": found(set(), Sign.SHARDS_SCALED_APART, RANKS),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
@@ -144,6 +145,9 @@ def test_both_are_named_where_the_evidence_is_the_same(slugs, evidence):
         ),
         ("divisor-counts-idle-parts", found(set(), Sign.EMPTY_CONTRIBUTION)),
         ("partial-window-full-divisor", by_rule("weighted_mean_over_full_window", TWO_BY_THREE, Sign.SHORT_WINDOW)),
+        ("count-applied-twice", by_rule("counts_twice_over_ranks", TWO, MEAN, RANKS)),
+        ("count-applied-twice", by_rule("rank_counts_twice", TWO_BY_THREE, SUM, RANKS, WINDOW)),
+        ("count-applied-twice", by_rule("counts_twice_over_mean_count", TWO, RANKS)),
         ("late-division", by_rule("unit_sum", TWO, SUM, RANKS)),
         ("partials-averaged", by_rule("mean", EQUAL_TWO, MEAN, promise="sum")),
     ],

@@ -64,6 +64,11 @@ BY_HAND = {
     "own_rank": [Fraction(1, 3)] * 3 + [0] * 3,
     "own_rank_weighted": [Fraction(1, 6), Fraction(2, 6), Fraction(3, 6), 0, 0, 0],
     "count_weighted_over_ranks": [Fraction(1, 2), 1, Fraction(3, 2), Fraction(5, 2), 3, Fraction(7, 2)],
+    "counts_twice": [Fraction(n * n, 24) for n in (1, 2, 3, 5, 6, 7)],
+    "counts_twice_over_ranks": [Fraction(n * n, 48) for n in (1, 2, 3, 5, 6, 7)],
+    "rank_counts_twice": [Fraction(k, 24) for k in (1 * 6, 2 * 6, 3 * 6, 5 * 18, 6 * 18, 7 * 18)],
+    "rank_counts_twice_over_ranks": [Fraction(k, 48) for k in (1 * 6, 2 * 6, 3 * 6, 5 * 18, 6 * 18, 7 * 18)],
+    "counts_twice_over_mean_count": [Fraction(6 * n * n, 24 * 24) for n in (1, 2, 3, 5, 6, 7)],
     "mean_over_full_window": [Fraction(1, 8)] * 6,
     "weighted_mean_over_full_window": [
         Fraction(1, 32),

@@ -131,6 +131,24 @@ count_weighted_over_ranks = _rule(
     "n/R",
     lambda t: t.n / t.layout.rank_count,
 )
+counts_twice = _rule(
+    "counts_twice",
+    "sum over all {unit}s, each contribution times its share of them",
+    "n^2/N",
+    lambda t: _ratio(t.n**2, t.layout.total_count),
+)
+rank_counts_twice = _rule(
+    "rank_counts_twice",
+    "sum over all {unit}s, each rank's window times its share of them",
+    "n N_r/N",
+    lambda t: _ratio(t.n * t.layout.rank_total(t.part.rank), t.layout.total_count),
+)
+counts_twice_over_mean_count = _rule(
+    "counts_twice_over_mean_count",
+    "sum over all {unit}s, each contribution times its share of them, divided by the mean count",
+    "K n^2/N^2",
+    lambda t: _ratio(len(t.layout.contributions) * t.n**2, t.layout.total_count**2),
+)
 mean_over_full_window = _rule(
     "mean_over_full_window",
     "mean over the ranks, the window divided by the length of a full one",
@@ -200,7 +218,10 @@ SCALED: dict[str, Rule] = {
     if rule.name not in _NAMED_ABOVE
 } | {
     rule.name: rule
-    for rule in (_scaled(reduced_again, name, times=False) for name in ("ranks", "window", "ranks_and_window"))
+    for rule in (
+        *(_scaled(reduced_again, name, times=False) for name in ("ranks", "window", "ranks_and_window")),
+        *(_scaled(rule, "ranks", times=False) for rule in (counts_twice, rank_counts_twice)),
+    )
 }
 KNOWN: dict[str, Rule] = {rule.name: rule for rule in list(vars().values()) if isinstance(rule, Rule)} | SCALED
 

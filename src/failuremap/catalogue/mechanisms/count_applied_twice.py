@@ -3,7 +3,8 @@
 
 from fractions import Fraction
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -50,12 +51,20 @@ MECHANISM = Mechanism(
         Clause("single-units", "boundary", "With one unit on each row it is the plain mean.", ("one unit each",)),
         Clause("no-units", "boundary", "Without any unit there is no update: [].", ("no units", "no rows")),
     ),
+    followed=(
+        "counts_twice",
+        "counts_twice_over_ranks",
+        "rank_counts_twice",
+        "rank_counts_twice_over_ranks",
+        "counts_twice_over_mean_count",
+    ),
+    attempt_follows="counts_twice_over_mean_count",
+    signs=signs({Sign.UNEQUAL_COUNTS_ACROSS_RANKS}, {Sign.UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES}),
     separated_by="whether the loss of each rank is a sum or a mean over its units",
     audit_sees=(
         "Losses that weigh their units alike, and coefficients in proportion to the ranks' counts: the heaviest unit "
         "outweighs the lightest as the largest count does the smallest, the wrong way round for a mean."
     ),
-    audit_blind="No known rule has the weight n^2/N: the audit says which units weigh more, and names no mechanism.",
     repair=(
         "Apply the count once. Either the loss is a mean and the reduction weighs it: F.cross_entropy(..., "
         "reduction='mean'), p.grad.mul_(n / total); or the loss is a sum, and the reduction divides by the total "
