@@ -55,6 +55,10 @@ def together(folder, job, **how):
     return steps_in(on_one_mesh(folder, job, **how))[-1]
 
 
+def slugs(verdict):
+    return [candidate.slug for candidate in verdict.findings[0].candidates]
+
+
 def test_the_passes_of_a_model_are_those_of_its_first_rank(tmp_path):
     step = together(tmp_path, model())
 
@@ -128,6 +132,7 @@ def test_terms_that_each_rank_steps_on_alone_are_found(tmp_path):
         "model together are never added up: layer.bias."
     )
     assert verdict.findings[0].parameters == ["layer.bias"]
+    assert slugs(verdict) == ["partials-not-reduced"]
 
 
 def test_terms_that_are_averaged_are_found(tmp_path):
@@ -135,6 +140,7 @@ def test_terms_that_are_averaged_are_found(tmp_path):
 
     assert verdict.outcome == "wrong"
     assert verdict.sentence == "1 parameter gets 0.5 times the update of the rest: layer.bias."
+    assert slugs(verdict) == []
 
 
 def test_ranks_of_one_model_with_other_targets_are_not_measured(tmp_path):
@@ -208,4 +214,4 @@ def test_two_models_are_two_contributions(tmp_path):
     verdict = diagnose(edited(job, tmp_path, edit))
 
     assert verdict.sentence == "A token on rank 2 weighs 1.50 times a token on rank 0."
-    assert [candidate.slug for candidate in verdict.findings[0].candidates] == ["replica-means-ignore-counts"]
+    assert slugs(verdict) == ["replica-means-ignore-counts"]

@@ -76,6 +76,7 @@ OWN_EVIDENCE = {
     "count-applied-twice": by_rule("counts_twice", TWO, SUM, RANKS),
     "late-division": by_rule("count_weighted_over_ranks", TWO, MEAN, RANKS),
     "norm-misses-shards": found(set(), Sign.SHARDS_SCALED_APART, RANKS),
+    "partials-not-reduced": found(set(), Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 

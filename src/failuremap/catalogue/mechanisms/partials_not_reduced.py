@@ -65,16 +65,13 @@ MECHANISM = Mechanism(
     promised="sum",
     followed=("own_rank",),
     attempt_follows="first_rank",
-    signs=signs({Sign.OWN_RANK_ONLY}),
-    never=frozenset({Sign.SINGLE_RANK}),
+    by_signs_alone=True,
+    signs=signs({Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}),
     separated_by="whether activations cross the ranks in forward: then the ranks' gradients are parts, not replicas",
     audit_sees=(
-        "Coefficient 1 on the rank itself and 0 on the others, on the parameters concerned, which differ between the "
-        "ranks from the second step on."
-    ),
-    audit_blind=(
-        "In its coefficients it is a parameter without a reduction hook: that activations cross the ranks in forward, "
-        "which would tell it apart, is not captured."
+        "On the parameters concerned, by name, each rank's own part of the gradient, where DTensors say that the ranks "
+        "run one model together. Where a script of its own passes activations between the ranks, nothing says so, and "
+        "the parameter looks like one without a hook."
     ),
     repair=(
         "Add the parts over the tensor- or sequence-parallel group, before the gradients are averaged over the "
