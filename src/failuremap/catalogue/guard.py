@@ -1,4 +1,4 @@
-"""What a script runs in: this file is started by `run`, takes the script from stdin, and never imports failuremap.
+"""What a script runs in: `run` starts this file by itself, it takes the script from stdin, and imports nothing of ours.
 
 It sets limits on processor time, memory, files and the clock, and ends the process where the script writes to the
 disk, opens a socket, starts a process or leaves Python. It guards against accidents. It is no sandbox: a script written
@@ -61,6 +61,7 @@ def _limit(kind: int, amount: int) -> None:
 def main() -> None:
     """Runs the script that stdin holds, as `__main__`; its tracebacks don't show this file."""
     seconds, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
+    del sys.path[0], sys.modules["guard"]  # by which `run` found this file
     source = sys.stdin.read()
     _signal.alarm(seconds)  # ends a sleeping script even where the one who started it is gone
     _limit(resource.RLIMIT_CPU, seconds)
@@ -77,7 +78,3 @@ def main() -> None:
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error, error.__traceback__)
         raise SystemExit(1) from None
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from failuremap.catalogue import guard
@@ -26,6 +27,8 @@ TIME_LIMIT_S = 30.0
 MEMORY_LIMIT_BYTES = 1 << 30
 OUTPUT_LIMIT_BYTES = 1 << 20
 _CHUNK = 1 << 16
+# Imported, and not given as a file, the guard is compiled once and not for every script.
+_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); import guard; guard.main()"
 _OVERTIME = guard.SUBJECT + " was still running after {:g} s"
 _TOO_MUCH = f"{guard.SUBJECT} printed more than {OUTPUT_LIMIT_BYTES} bytes"
 # Some builds of Python find their own library by these.
@@ -79,7 +82,7 @@ def run(script: str, *, time_limit_s: float = TIME_LIMIT_S, python: str = sys.ex
         source.seek(0)
         limits = str(math.ceil(time_limit_s) + 1), str(MEMORY_LIMIT_BYTES)
         process = subprocess.Popen(
-            [python, "-I", "-S", "-B", "-X", "utf8", guard.__file__, *limits],
+            [python, "-I", "-S", "-B", "-X", "utf8", "-c", _START, str(Path(guard.__file__).parent), *limits],
             stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
