@@ -394,8 +394,17 @@ SHARDED = [
     wrong("tp-fsdp-counts", "tp_lm.py", "--fault counts --sequence", 4, "replica-means-ignore-counts"),
     Case("tp-own-data", "tp_lm.py", "--fault own-data", 2, UNSEEN, tolerance=None),
 ]
+
+ATTACHED = [
+    right("attached", "attached_lm.py", "", 2),
+    right("attached-accum", "attached_lm.py", "--accum 3", 2),
+    right("attached-fsdp", "attached_lm.py", "--wrap fsdp --accum 2", 2),
+    right("attached-exact", "attached_lm.py", "--exact --accum 2", 3),
+    right("attached-clip", "attached_lm.py", "--wrap fsdp --clip 0.2", 4),
+    wrong("attached-no-counts", "attached_lm.py", "--fault no-counts", 2, "replica-means-ignore-counts", reference=""),
+]
 # fmt: on
 
-CASES = [*MANUAL, *DDP, *ACCUMULATION, *OTHERS, *UNUSUAL, *SHARDED]
+CASES = [*MANUAL, *DDP, *ACCUMULATION, *OTHERS, *UNUSUAL, *SHARDED, *ATTACHED]
 NAMES = [case.name for case in CASES]
 assert len(set(NAMES)) == len(NAMES), "two cases have the same name"
