@@ -3,7 +3,7 @@
     FailuremapError
     ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
-    ├── StepVoid (also a RuntimeError)        a window's gradients are no update: says why, on which rank, and what to do
+    ├── StepVoid (also a RuntimeError)        a window's gradients are no update: says why, and on which rank
     ├── RecordError (also a ValueError)       a record is not what it should be: says which, and in which field
     └── TraceError                            a trace cannot be read: says which file, where and why
 

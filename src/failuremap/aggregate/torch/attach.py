@@ -75,9 +75,11 @@ def _backend_of(model: nn.Module, settings: Settings) -> Backend:
 
         return DDPBackend(model, settings)
     if dist.is_available():
-        from failuremap.aggregate.torch.fsdp import FSDPBackend, wrapped_modules
+        from failuremap.aggregate.torch.fsdp_modules import wrapped_modules
 
         if wrapped_modules(model):
+            from failuremap.aggregate.torch.fsdp import FSDPBackend
+
             return FSDPBackend(model, settings)
     from failuremap.aggregate.torch.local_ import LocalBackend
 

@@ -20,13 +20,18 @@ from torch import Tensor
 from failuremap.aggregate.exact import exact_sum
 from failuremap.aggregate.exact_state import ExactSum
 from failuremap.aggregate.exact_terms import Array
+from failuremap.aggregate.torch.tensors import flat, format_of, shaped
 
 
-def as_array(values: Tensor) -> Array:
-    """Returns a flat tensor's numbers: float64 stays, all else is float32, which holds it exactly."""
-    dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
-    array: Array = values.detach().to("cpu", dtype).numpy()
-    return array
+def numbers_of(values: Tensor) -> Array:
+    """Returns a tensor's numbers, flat, in float32 or float64: the same ones."""
+    storage, form = flat(values.cpu())
+    return form.widen(storage)
+
+
+def rounded(total: ExactSum, divisor: int, like: Tensor) -> Tensor:
+    """Returns an exact sum over a whole number, rounded once, in the shape and dtype of another tensor."""
+    return shaped(total.rounded(divisor, format_of(like)), like)
 
 
 def in_memory_order(tensor: Tensor) -> Tensor:
@@ -35,7 +40,7 @@ def in_memory_order(tensor: Tensor) -> Tensor:
 
 
 class Wire:
-    """Moves arrays between the ranks of a group.
+    """Moves numbers between the ranks of a group.
 
     Args:
         device: Where the group's backend takes tensors from.
@@ -44,20 +49,21 @@ class Wire:
     def __init__(self, group: dist.ProcessGroup | None, device: torch.device) -> None:
         self.group = group
         self.size = 1 if group is None else group.size()
+        self.index = 0 if group is None else group.rank()
         self.device = device
 
-    def parts(self, values: Array) -> Array:
-        """Sends each rank its part of values; returns all ranks' numbers for the own part, an (R, W) array."""
-        sent = self._tensor(values)
+    def parts(self, values: Tensor) -> Tensor:
+        """Sends each rank its part of values; returns all ranks' numbers for the own part, an (R, W) tensor."""
+        sent = values.to(self.device)
         if self.size > 1:
             got = torch.empty_like(sent)
             dist.all_to_all_single(got, sent, group=self.group)
             sent = got
-        return self._array(sent).reshape(self.size, -1)
+        return sent.cpu().view(self.size, -1)
 
-    def whole(self, part: Array) -> Array:
+    def whole(self, part: Tensor) -> Tensor:
         """Returns the parts of all ranks, one behind the other."""
-        return self.parts(np.tile(part, self.size)).reshape(-1)
+        return self.parts(part.repeat(self.size)).view(-1)
 
     def anywhere(self, flags: Sequence[bool]) -> list[bool]:
         """Returns for each flag whether any rank has it up."""
@@ -74,42 +80,35 @@ class Wire:
         dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def _tensor(self, values: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    @staticmethod
-    def _array(values: Tensor) -> Array:
-        array: Array = values.cpu().numpy()
-        return array
-
-
-def reduce_values(values: Array, divisor: int, wire: Wire) -> Array:
-    """Returns the sum of all ranks' values over a whole number, rounded once."""
-    padded = np.zeros(_padded(values.size, wire.size), values.dtype)
-    padded[: values.size] = values
+def reduce_values(values: Tensor, divisor: int, wire: Wire) -> Tensor:
+    """Returns the sum of all ranks' flat values over a whole number, rounded once."""
+    padded = values.new_zeros(_padded(values.numel(), wire.size))
+    padded[: values.numel()] = values
     part = exact_sum(list(wire.parts(padded)), divisor=divisor)
-    return wire.whole(part)[: values.size]
+    return wire.whole(part)[: values.numel()]
 
 
-def reduce_sums(total: ExactSum, divisor: int, dtype: np.dtype[Any], wire: Wire) -> Array:
+def reduce_sums(total: ExactSum, divisor: int, like: Tensor, wire: Wire) -> Tensor:
     """Returns the sum of all ranks' exact sums over a whole number, rounded once.
 
     Args:
         total: This rank's sum, of a size that the number of ranks divides.
+        like: A tensor of the result's dtype.
     """
     with_errors, with_rest = wire.anywhere([total.lo is not None, bool(total.rest)])
-    upper = wire.parts(total.hi)
-    lower = wire.parts(np.zeros(total.hi.size) if total.lo is None else total.lo) if with_errors else None
+    upper = wire.parts(torch.from_numpy(total.hi)).numpy()
+    errors = np.zeros(total.hi.size) if total.lo is None else total.lo
+    lower = wire.parts(torch.from_numpy(errors)).numpy() if with_errors else None
     rests: list[dict[int, Fraction]] = wire.objects(total.rest) if with_rest else [{}] * wire.size
-    width = upper.shape[1]
-    start = 0 if wire.group is None else wire.group.rank() * width
-    own = ExactSum(width)
+    own = ExactSum(upper.shape[1])
+    start = wire.index * own.hi.size
     for rank, rest in enumerate(rests):
         piece = ExactSum(0)
         piece.hi, piece.lo = upper[rank], None if lower is None else lower[rank]
-        piece.rest = {index - start: value for index, value in rest.items() if start <= index < start + width}
+        piece.rest = {index - start: value for index, value in rest.items() if 0 <= index - start < own.hi.size}
         own.merge(piece)
-    return wire.whole(own.rounded(divisor, dtype))
+    return wire.whole(rounded(own, divisor, like.new_empty(own.hi.size, device="cpu")))
 
 
 def _padded(size: int, rank_count: int) -> int:
@@ -121,7 +120,7 @@ class HeldSums:
 
     def __init__(self) -> None:
         self._sums: dict[Tensor, ExactSum] = {}
-        self._kept: list[tuple[Sequence[Tensor], Array]] = []
+        self._kept: list[tuple[Sequence[Tensor], Tensor]] = []
 
     def __bool__(self) -> bool:
         return bool(self._sums)
@@ -132,7 +131,7 @@ class HeldSums:
         for parameter in parameters:
             if parameter.grad is not None:
                 like_parameter = torch.empty_like(parameter).copy_(parameter.grad)
-                self._add(parameter, as_array(in_memory_order(like_parameter)))
+                self._add(parameter, in_memory_order(like_parameter))
                 parameter.grad = None
 
     @torch.no_grad()
@@ -140,32 +139,32 @@ class HeldSums:
         """Gives each parameter its sum over a whole number, rounded once, as the gradient."""
         for parameter, total in self._sums.items():
             parameter.grad = torch.empty_like(parameter)
-            result = total.rounded(divisor, _dtype_of(parameter))
-            in_memory_order(parameter.grad).copy_(torch.from_numpy(result))
+            into = in_memory_order(parameter.grad)
+            into.copy_(rounded(total, divisor, torch.empty_like(into, device="cpu")))
 
-    def keep(self, parameters: Sequence[Tensor], values: Array) -> None:
+    def keep(self, parameters: Sequence[Tensor], values: Tensor) -> None:
         """Keeps the gradients of one bucket, which are lost when it is reduced, for a later `add_kept`."""
         self._kept.append((parameters, values))
 
     def add_kept(self) -> None:
         """Adds what was kept to the sums."""
         for parameters, values in self._kept:
-            ends = np.cumsum([parameter.numel() for parameter in parameters])
-            for parameter, piece in zip(parameters, np.split(values, ends[:-1]), strict=True):
+            pieces = values.split([parameter.numel() for parameter in parameters])
+            for parameter, piece in zip(parameters, pieces, strict=True):
                 self._add(parameter, piece)
         self._kept.clear()
 
-    def flat(self, parameters: Sequence[Tensor], values: Array, rank_count: int) -> ExactSum:
+    def flat(self, parameters: Sequence[Tensor], values: Tensor, rank_count: int) -> ExactSum:
         """Returns the sums of a bucket's parameters, one behind the other, plus values; padded for the ranks."""
-        total = ExactSum(_padded(values.size, rank_count))
+        total = ExactSum(_padded(values.numel(), rank_count))
         start = 0
         for parameter in parameters:
             if parameter in self._sums:
                 _put(self._sums[parameter], total, start)
             start += parameter.numel()
-        padded = np.zeros(total.hi.size, values.dtype)
-        padded[: values.size] = values
-        total.add(padded)
+        padded = values.new_zeros(total.hi.size)
+        padded[: values.numel()] = values
+        total.add(numbers_of(padded))
         return total
 
     def clear(self) -> None:
@@ -173,8 +172,8 @@ class HeldSums:
         self._sums.clear()
         self._kept.clear()
 
-    def _add(self, parameter: Tensor, values: Array) -> None:
-        self._sums.setdefault(parameter, ExactSum(values.size)).add(values)
+    def _add(self, parameter: Tensor, values: Tensor) -> None:
+        self._sums.setdefault(parameter, ExactSum(values.numel())).add(numbers_of(values))
 
 
 def _put(piece: ExactSum, total: ExactSum, start: int) -> None:
@@ -185,7 +184,3 @@ def _put(piece: ExactSum, total: ExactSum, start: int) -> None:
         total.lo = np.zeros(total.hi.size) if total.lo is None else total.lo
         total.lo[block] = piece.lo
     total.rest.update({index + start: value for index, value in piece.rest.items()})
-
-
-def _dtype_of(parameter: Tensor) -> np.dtype[Any]:
-    return np.dtype(np.float64 if parameter.dtype == torch.float64 else np.float32)

@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from failuremap.aggregate.torch.backend import Backend, all_finite, divide, held
+from failuremap.aggregate.torch.backend import Backend, all_finite, divide, held, local
+from failuremap.aggregate.torch.fsdp_modules import param_groups, process_groups, refuse_hooks, wrapped_modules
 from failuremap.aggregate.torch.ranks import Message, Notice, Ranks, Tally
 from failuremap.aggregate.torch.scatter import ExactReduceScatter, SumReduceScatter, replicas_alone
 from failuremap.aggregate.torch.settings import Settings
@@ -28,8 +29,8 @@ class FSDPBackend(Backend):
     keeps_exact_sums = False
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
-        self.modules = [module for module in wrapped_modules(model) if _param_groups(module)]
-        meshes = [_process_groups(module) for module in self.modules]
+        self.modules = [module for module in wrapped_modules(model) if param_groups(module)]
+        meshes = [process_groups(module) for module in self.modules]
         super().__init__(model, settings, Ranks(max(meshes, key=lambda groups: Ranks(groups).size)))
         self._exponent: int | None = None
         self._saved: dict[Tensor, Tensor] = {}
@@ -59,18 +60,15 @@ class FSDPBackend(Backend):
                 "rank's whole gradient is known; use 'raise'."
             )
         for module in self.modules:
-            _refuse_hooks(module)
-            if self.settings.exact and replicas_alone(_process_groups(module)):
-                raise InvalidArgument(
-                    "exact=True needs a mesh that shards over 2 ranks or more beside the replicas; "
-                    "this one has replicas alone. Use DistributedDataParallel."
-                )
+            refuse_hooks(module)
+        if self.settings.exact:
+            self._refuse_exact()
 
     def install(self) -> None:
         """Gives each wrapped module a reduction that sums."""
         kind = ExactReduceScatter if self.settings.exact else SumReduceScatter
         for module in self.modules:
-            groups = _process_groups(module)
+            groups = process_groups(module)
             scatter = kind(self._note_reduction, groups, self.ranks.device)
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
@@ -125,7 +123,12 @@ class FSDPBackend(Backend):
 
     def finish(self, window: Window, total: int) -> None:
         """Divides the shards."""
-        divide(held(self.names), self.settings.divisor(total) / 2**window.exponent)
+        divisor = self.settings.divisor(total)
+        if self.settings.exact:
+            for module, scatter in zip(self.modules, self._scatters, strict=True):
+                _give_quotient(module, scatter, divisor)
+        else:
+            divide(held(self.names), divisor / 2**window.exponent)
 
     def end(self) -> None:
         """Forgets the window, and its exact sums."""
@@ -141,6 +144,15 @@ class FSDPBackend(Backend):
             if hasattr(each, "_unsharded_param"):
                 each._unsharded_param.grad = None
 
+    def _refuse_exact(self) -> None:
+        if any(replicas_alone(process_groups(module)) for module in self.modules):
+            raise InvalidArgument(
+                "exact=True needs a mesh that shards over 2 ranks or more beside the replicas; "
+                "this one has replicas alone. Use DistributedDataParallel."
+            )
+        if any(each.offload_to_cpu and each.device.type != "cpu" for each in self._managed()):
+            raise InvalidArgument("exact=True can't be kept with CPUOffloadPolicy, which moves the gradients away.")
+
     def _note_reduction(self) -> None:
         window = self.open_window()
         if not self.running:
@@ -149,42 +161,17 @@ class FSDPBackend(Backend):
 
     def _managed(self) -> Iterator[Any]:
         for module in self.modules:
-            for group in _param_groups(module):
+            for group in param_groups(module):
                 yield from group.fsdp_params
 
 
-def wrapped_modules(model: nn.Module) -> list[Any]:
-    """Returns the modules that were given to fully_shard, the outer ones first."""
-    from torch.distributed.fsdp import FSDPModule
-
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
-
-
-def _param_groups(module: Any) -> list[Any]:
-    state = module._get_fsdp_state()
-    groups = getattr(state, "_fsdp_param_groups", None)
-    return [state._fsdp_param_group] if groups is None and state._fsdp_param_group else list(groups or ())
-
-
-def _process_groups(module: Any) -> list[dist.ProcessGroup]:
-    """Returns the group that a module's shards lie on, and that of its replicas."""
-    info = _param_groups(module)[0].mesh_info
-    found = (getattr(info, name, None) for name in ("shard_process_group", "replicate_process_group"))
-    return [group for group in found if group is not None]
-
-
-def _refuse_hooks(module: Any) -> None:
-    groups = _param_groups(module)
-    if len(groups) > 1:
-        raise InvalidArgument(
-            f"a module of type {type(module).__name__} has parameters on {len(groups)} meshes; fully_shard takes a "
-            "reduction of one's own only where there is one. Wrap them apart."
-        )
-    scatter = getattr(groups[0], "_reduce_scatter_comm", None)
-    named = getattr(groups[0], "_all_reduce_hook", None)
-    theirs = named or (scatter if scatter is not None and type(scatter).__module__.split(".")[0] != "torch" else None)
-    if theirs is not None:
-        name = getattr(theirs, "__qualname__", type(theirs).__name__)
-        raise InvalidArgument(
-            f"a module of type {type(module).__name__} has a reduction of its own, {name!r}; attach needs its place."
-        )
+@torch.no_grad()
+def _give_quotient(module: Any, scatter: SumReduceScatter, divisor: int) -> None:
+    """Gives the shards of a module their exact means: they lie in its gradient as in the reduction's output."""
+    quotient = scatter.quotient(divisor) if isinstance(scatter, ExactReduceScatter) else None
+    if quotient is None:
+        return
+    for each in param_groups(module)[0].fsdp_params:
+        shard = local(each.sharded_param.grad)
+        start = shard.storage_offset()
+        shard.copy_(quotient[start : start + shard.numel()].view(shard.shape))

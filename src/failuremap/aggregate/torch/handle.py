@@ -17,6 +17,7 @@ from failuremap.aggregate.torch.window import Window
 from failuremap.aggregate.torch.words import problem_of
 from failuremap.errors import InvalidArgument, StepVoid
 
+_VOID = "This step is void: its gradients are dropped, no weight has changed."
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -66,7 +67,7 @@ class Handle:
             self._backend.after()
         except Exception as failure:
             window.notice |= Notice.FAILED
-            window.reason = f"{type(failure).__name__}: {failure}"
+            window.reason = _first_line(failure)
             raise
         finally:
             self._backend.running = False
@@ -94,11 +95,9 @@ class Handle:
             tally = self._backend.close(window)
         except Exception as failure:
             self._backend.drop()
-            raise StepVoid(
-                f"rank {self._backend.ranks.own}: the ranks could not exchange their counts "
-                f"({type(failure).__name__}: {failure}). This step is void: its gradients are dropped, no weight has "
-                "changed."
-            ) from failure
+            what = "a backward failed" if window.reason else "the ranks could not exchange their counts"
+            reason = window.reason or _first_line(failure)
+            raise StepVoid(f"{what} on rank {self._backend.ranks.own} ({reason}). {_VOID}") from failure
         return self._finished(window, tally)
 
     def drop(self) -> None:
@@ -110,7 +109,7 @@ class Handle:
         problem = problem_of(tally, self._backend, window)
         if problem:
             self._backend.drop()
-            raise StepVoid(f"{problem} This step is void: its gradients are dropped, no weight has changed.")
+            raise StepVoid(f"{problem} {_VOID}")
         self._report = self._reported(tally)
         if tally.total:
             self._backend.finish(window, tally.total)
@@ -167,3 +166,7 @@ class Handle:
 
     def _changed(self) -> bool:
         return not snapshot(self._backend.names).same_as(self._seen)
+
+
+def _first_line(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {(str(failure).splitlines() or [''])[0]}"

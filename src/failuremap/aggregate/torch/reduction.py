@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.futures import Future, collect_all
 
 from failuremap.aggregate.torch.backend import all_finite
-from failuremap.aggregate.torch.exact import HeldSums, Wire, as_array, reduce_sums, reduce_values
+from failuremap.aggregate.torch.exact import HeldSums, Wire, reduce_sums, reduce_values
 from failuremap.aggregate.torch.ranks import Message, Notice, Ranks
 from failuremap.aggregate.torch.settings import Settings
 from failuremap.aggregate.torch.window import Window
@@ -120,15 +120,15 @@ class Reduction:
     def _send_exactly(self, bucket: Bucket) -> Future[Tensor]:
         self.message.wait()
         divisor = max(self.settings.divisor(int(self.message.total())), 1)
-        values, wire = as_array(bucket.buffer), Wire(self.group, self.ranks.device)
+        values, wire = bucket.buffer.cpu(), Wire(self.group, self.ranks.device)
         carried = any(int(notice) & Notice.CARRIED for notice in self.message.slots[1].tolist())
         if carried:
             flat = self.sums.flat(bucket.parameters, values, wire.size)
-            result = reduce_sums(flat, divisor, values.dtype, wire)[: values.size]
+            result = reduce_sums(flat, divisor, values, wire)[: values.numel()]
         else:
             result = reduce_values(values, divisor, wire)
-        self.sums.keep(bucket.parameters, values.copy())
-        bucket.buffer.copy_(torch.from_numpy(result))
+        self.sums.keep(bucket.parameters, values.clone())
+        bucket.buffer.copy_(result)
         return _done(bucket.buffer)
 
 

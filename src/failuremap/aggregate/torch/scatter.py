@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from failuremap.aggregate.exact import exact_sum
 from failuremap.aggregate.exact_state import ExactSum
-from failuremap.aggregate.exact_terms import Array
-from failuremap.aggregate.torch.exact import Wire, as_array
+from failuremap.aggregate.torch.exact import Wire, numbers_of, rounded
 from failuremap.errors import StepVoid
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
@@ -89,42 +87,52 @@ class ExactReduceScatter(SumReduceScatter):
         self, on_reduction: Callable[[], None], groups: Sequence[dist.ProcessGroup], device: torch.device
     ) -> None:
         super().__init__(on_reduction, groups, device)
-        self._arrived: list[Array] = []
-        self._first: list[Array] = []
+        self._arrived: list[Tensor] = []
+        self._first: list[Tensor] = []
         self._sum: ExactSum | None = None
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, **_: Any) -> Any:
         """Takes this rank's shard of all inputs; the sum comes after."""
-        self._arrived += list(Wire(group, self.device).parts(as_array(input_tensor)))
+        self._arrived += list(Wire(group, self.device).parts(input_tensor))
         return output_tensor.zero_()
 
     def after_all_reduce(self, reduced: Tensor) -> None:
         """Writes the sum."""
-        rows = np.stack(self._arrived or [as_array(reduced).copy()])
+        rows = torch.stack(self._arrived or [reduced.cpu()])
         if len(self.groups) > 1:
             width = rows.shape[1]
-            rows = Wire(self.groups[1], self.device).whole(rows.reshape(-1)).reshape(-1, width)
+            rows = Wire(self.groups[1], self.device).whole(rows.view(-1)).view(-1, width)
         self._arrived = []
-        reduced.copy_(torch.from_numpy(self._sum_with(list(rows))))
+        reduced.copy_(self._sum_with(list(rows)))
+
+    def quotient(self, divisor: int) -> Tensor | None:
+        """Returns the window's sum over a whole number, rounded once; None where this module was not reduced."""
+        if not self._first:
+            return None
+        return exact_sum(self._first, divisor=divisor) if self._sum is None else self._rounded(divisor)
 
     def clear(self) -> None:
         """Forgets the window's sum."""
         self._arrived, self._first, self._sum = [], [], None
 
-    def _sum_with(self, rows: list[Array]) -> Array:
+    def _sum_with(self, rows: list[Tensor]) -> Tensor:
         """Adds rows to the window's sum and returns it rounded; one reduction alone takes the faster way."""
         if not self._first:
             self._first = rows
             return exact_sum(rows)
-        if rows[0].size != self._first[0].size:
+        if rows[0].shape != self._first[0].shape:
             raise StepVoid(
                 "exact=True needs the same parameters in every micro-batch of a window, but a module's shard has "
-                f"{rows[0].size} elements after {self._first[0].size}."
+                f"{rows[0].numel()} elements after {self._first[0].numel()}."
             )
         if self._sum is None:
-            self._sum = ExactSum(rows[0].size)
+            self._sum = ExactSum(rows[0].numel())
             for row in self._first:
-                self._sum.add(row)
+                self._sum.add(numbers_of(row))
         for row in rows:
-            self._sum.add(row)
-        return self._sum.rounded(1, rows[0].dtype)
+            self._sum.add(numbers_of(row))
+        return self._rounded(1)
+
+    def _rounded(self, divisor: int) -> Tensor:
+        assert self._sum is not None
+        return rounded(self._sum, divisor, self._first[0])
