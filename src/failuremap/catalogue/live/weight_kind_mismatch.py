@@ -1,4 +1,4 @@
-"""Micro-batches are packed to like token counts; their token means are weighed by their sequences.
+"""Micro-batches are packed to like token counts; their token means are weighted by their sequences.
 
 failuremap audit --nproc 2 -- weight_kind_mismatch.py
 """

@@ -9,7 +9,7 @@ MECHANISM = Mechanism(
     slug="average-divides-by-elements",
     title="An average over ranks is divided by the tensor's number of elements",
     group="sum-or-mean",
-    abstract="A backend makes its average of a sum and the wrong number; each tensor gets a factor of its own.",
+    abstract="A backend averages by a sum and a division by the wrong number; each tensor gets a factor of its own.",
     root_cause=(
         "A library of collectives sums and leaves the average to a division after it, and the function that divides "
         "is handed the tensor, whose size is at hand, and not the group, whose size is meant."
@@ -24,8 +24,9 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "The caller asked for an average and has no reason to doubt it. torchcomms' Gloo backend divided by numel(); "
-        "Gloo in torch.distributed, and a direct reduce-scatter in RCCL, returned the sum for AVG; small tests with "
-        "two elements on two ranks pass. FSDP2 asks for AVG by default, so a whole model hangs on it."
+        "Gloo in torch.distributed, and a direct reduce-scatter in RCCL, once returned the sum for AVG; small tests "
+        "with two elements on two ranks pass. FSDP2 asks for AVG by default (in float32 and bfloat16), so a whole "
+        "model hangs on it."
     ),
     limitations="Integer tensors, where a division also has to say how it rounds, are left out.",
     contract=(

@@ -31,8 +31,8 @@ MECHANISM = Mechanism(
         "return their mean: divided by the ranks once and by the window once; [] without a rank."
     ),
     domain=(
-        "windows: one list for each rank, all of one length, of micro-batch gradients; a gradient is a list of "
-        "integers, all of one length."
+        "windows: one list for each rank, all of one length of 1 or more, of micro-batch gradients; a gradient is a "
+        "list of integers, all of one length."
     ),
     clauses=(
         Clause("once", "algebraic", "Each rank weighs one over their number.", ("two ranks", "opposite gradients")),
@@ -64,7 +64,6 @@ MECHANISM = Mechanism(
     references=(
         "https://github.com/tczhangzhi/pytorch-distributed/issues/14",
         "https://github.com/deepspeedai/DeepSpeed/pull/4957",
-        "https://github.com/NVIDIA/apex/issues/696",
         "https://github.com/sanderwood/bgpt/issues/5",
     ),
     related=("global-denominator-averaged-again", "divided-twice", "replicas-summed", "group-divisor-mismatch"),

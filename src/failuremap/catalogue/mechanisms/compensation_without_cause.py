@@ -10,7 +10,7 @@ MECHANISM = Mechanism(
     slug="compensation-without-cause",
     title="A world-size factor compensates a division that is not there",
     group="sum-or-mean",
-    abstract="The loss is multiplied by the number of ranks although nothing divides by it unduly.",
+    abstract="The loss is multiplied by the number of ranks although no division by it has to be undone.",
     root_cause=(
         "The factor that undoes DDP's division of a globally normalised loss was taken over into a job "
         "that sums its gradients, or whose loss is a mean over the rank's own units."

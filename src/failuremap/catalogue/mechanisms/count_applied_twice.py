@@ -1,4 +1,4 @@
-"""A gradient that is a sum already is weighed by its count again: n^2/N where n/N is right."""
+"""A gradient that is a sum already is weighted by its count again: n^2/N where n/N is right."""
 # mypy: disable-error-code="no-untyped-def"
 
 from fractions import Fraction
@@ -13,13 +13,16 @@ MECHANISM = Mechanism(
     title="The count is applied twice",
     group="counts-across-ranks",
     abstract="The loss is a sum, which holds its count already, and the reduction weighs each rank by n/N as well.",
-    root_cause="n/N turns means into the mean over all units; a sum is n means, so the rank's weight goes as n^2.",
+    root_cause=(
+        "The weight n/N turns means into the mean over all units; a sum is n times its mean, so the rank's weight goes "
+        "as n^2."
+    ),
     failure=(
         "Of 4 units, one rank has 1 and the other 3. Their summed gradients weigh 1/4 and 3/4: a unit of the second "
         "rank weighs three times one of the first, and the update is 2.5 times the mean where all gradients are alike."
     ),
     failed_approach=(
-        "Dividing the result by the mean count repairs the length of the update: with equal counts it is right. The "
+        "Dividing the result by the mean count repairs the size of the update: with equal counts it is right. The "
         "second n of each weight stays, so long batches are still over-represented."
     ),
     relevance=(
@@ -49,6 +52,7 @@ MECHANISM = Mechanism(
             ("equal counts", "a single row"),
         ),
         Clause("single-units", "boundary", "With one unit on each row it is the plain mean.", ("one unit each",)),
+        Clause("zero-count", "boundary", "A row without units changes nothing.", ("a row without units",)),
         Clause("no-units", "boundary", "Without any unit there is no update: [].", ("no units", "no rows")),
     ),
     followed=(
@@ -105,6 +109,7 @@ def checks(N, solve, check):
     check("equal counts", solve([([2 * N, 6 * N], 2), ([2 * N, 2 * N], 2)]), [N, 2 * N])
     check("a single row", solve([([4 * N, -4 * N], 4)]), [N, -N])
     check("one unit each", solve([([N], 1), ([3 * N], 1)]), [2 * N])
+    check("a row without units", solve([([0], 0), ([4 * N], 4)]), [N])
     check("no units", solve([([0], 0)] * N), [])
     check("no rows", solve([]), [])
 

@@ -39,7 +39,7 @@ MECHANISM = Mechanism(
         Clause(
             "beyond-the-type",
             "numeric",
-            "The total may be any integer.",
+            "A total that the counts' type can't hold divides like any other.",
             ("two counts beyond a byte", "a total of 256", "three full bytes"),
         ),
         Clause(
@@ -54,7 +54,8 @@ MECHANISM = Mechanism(
             "Each row weighs its count over the total.",
             ("unequal counts", "the largest total that fits"),
         ),
-        Clause("no-units", "boundary", "Without any unit there is no update: [].", ("no units",)),
+        Clause("zero-count", "boundary", "A row of count 0 contributes nothing.", ("a row without units",)),
+        Clause("no-units", "boundary", "Without any unit there is no update: [].", ("no units", "no rows")),
     ),
     separated_by="batches so small that the sum of their counts fits into the type",
     audit_sees=(
@@ -112,7 +113,9 @@ def checks(N, solve, check):
     check("a total of 256", solve([([N], 127), ([N], 127), ([N + 128], 2)]), [N + 1])
     check("three full bytes", solve([([N, -N], 127)] * 3), [N, -N])
     check("three hundred single units", solve([([N], 1)] * 300), [N])
+    check("a row without units", solve([([9 * N], 0), ([2 * N], 2)]), [2 * N])
     check("no units", solve([([N], 0)] * 2), [])
+    check("no rows", solve([]), [])
 
 
 def sample(source):

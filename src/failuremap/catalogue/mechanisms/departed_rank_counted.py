@@ -67,7 +67,7 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/pull/42577",
         "https://github.com/facebookresearch/fairseq/pull/1890",
     ),
-    related=("rank-dropped", "divisor-counts-idle-parts", "group-divisor-mismatch"),
+    related=("rank-dropped", "divisor-counts-idle-parts", "group-divisor-mismatch", "half-reduced-after-failure"),
 )
 
 

@@ -23,8 +23,8 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "The usual reason to set the factor is a loss that is divided by the tokens of all ranks; then all blocks step "
-        "on 1/R of the gradient while what the root itself manages is right, and nothing raises or warns. PyTorch "
-        "later gave two sibling setters a recurse argument for the same reason."
+        "on 1/R of the gradient while what the root itself manages is right, and nothing raises or warns. A pull "
+        "request gives two sibling setters of PyTorch a recurse argument for this reason."
     ),
     limitations="A module's own parameters are one vector here; sharding and the all-gather before it are left out.",
     contract=(

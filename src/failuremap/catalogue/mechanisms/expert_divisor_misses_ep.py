@@ -9,7 +9,7 @@ MECHANISM = Mechanism(
     slug="expert-divisor-misses-ep",
     title="Expert gradients are not divided by the expert-parallel size",
     group="group-sizes",
-    abstract="Experts get a gradient that is too large by the expert-parallel size, the rest of the model does not.",
+    abstract="Experts get a gradient that is too large by the expert-parallel size; the rest of the model is right.",
     root_cause=(
         "An expert sees tokens of every rank of its expert-parallel group, so its gradient is a sum over these ranks "
         "before any reduction; the reduction then averages over the expert's replicas, which are fewer than the ranks."
@@ -56,7 +56,7 @@ MECHANISM = Mechanism(
         Clause(
             "unused",
             "boundary",
-            "A rank whose tokens reach no expert still counts in the divisor.",
+            "A rank none of whose tokens reach the expert still counts in the divisor.",
             ("expert used by one rank",),
         ),
         Clause("no-parallelism", "boundary", "Groups of one rank give the plain mean.", ("groups of one", "one rank")),

@@ -8,7 +8,9 @@ MECHANISM = Mechanism(
     slug="gathered-part-detached",
     title="Gathered parts carry no gradient and the rest is averaged",
     group="sum-or-mean",
-    abstract="A loss over features of all ranks sends its gradient into each rank's own slice; DDP averages slices.",
+    abstract=(
+        "A loss over the features of all ranks reaches each rank's own slice alone; DDP averages what should add up."
+    ),
     root_cause=(
         "dist.all_gather, and an all_reduce in place, pass no gradient, so every rank computes the derivative of the "
         "same global loss by its own features alone; these parts add up, and the wrapper averages them."

@@ -22,9 +22,9 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "The usual second act after replica-means-ignore-counts. transformers met it under nn.DataParallel, torchtitan "
-        "under DDP after its FSDP averaging had been switched off, verl in one aggregation mode, and Arctic on one "
-        "backend, whose dp_size was lost on the way. Adam cancels a constant factor, so it may surface as a gradient "
-        "norm, or a clipping rate, that depends on the size of the job."
+        "under DDP after its FSDP averaging had been switched off, verl in one aggregation mode, and Arctic-Platform "
+        "on one backend, where dp_size was lost on the way. Adam cancels a constant factor, so it may surface as a "
+        "gradient norm, or a clipping rate, that depends on the size of the job."
     ),
     limitations="A reduction that sums is not modelled: there the same loss is right as it stands.",
     contract=(

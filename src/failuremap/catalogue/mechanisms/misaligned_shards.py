@@ -23,12 +23,15 @@ MECHANISM = Mechanism(
         "one size give buffers of one length, so the case that runs silently stays."
     ),
     relevance=(
-        "Losses fall for a while, since most of the gradient is still there, on other elements. Met with conditional "
+        "The loss falls for a while, since part of the gradient still arrives where it belongs. Met with conditional "
         "parameters under FSDP2, with the shared embedding of Megatron-FSDP, whose stages lay their buffers out "
         "differently, and with reductions of experts over the wrong group of ranks in Megatron-LM. Gradients of all "
         "ones make it plain: their norm must be the square root of the number of elements."
     ),
-    limitations="The result is the first rank's view; real ranks unpack different views and drift apart as well.",
+    limitations=(
+        "The result is the first rank's view; real ranks unpack different views and drift apart as well. Buffers of "
+        "different lengths are padded with zeros, where real ones raise, hang or read past the end."
+    ),
     contract=(
         "Given the sizes of all parameters, in order, and for each rank the gradients that it has, by name, return "
         "the aligned elementwise sum over the ranks, absent gradients being zeros; [] without a rank."

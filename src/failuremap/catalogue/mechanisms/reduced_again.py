@@ -76,7 +76,7 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/issues/775",
         "https://github.com/deepspeedai/DeepSpeed/pull/4957",
     ),
-    related=("averaged-over-ranks-twice", "replicas-summed", "sync-on-wrong-microbatch", "window-sum-not-mean"),
+    related=("averaged-over-ranks-twice", "replicas-summed", "sync-on-wrong-microbatch", "mean-of-summed-gradient"),
 )
 
 

@@ -14,7 +14,7 @@ MECHANISM = Mechanism(
     root_cause="The reduction adds, and neither the loss nor the optimizer divides by the number of ranks.",
     failure=(
         "Two ranks with the mean gradients 1 and 3 step on 4, where 2 is right; on 64 ranks the step is 64 times too "
-        "long, and the script that was tuned on one rank is not at fault."
+        "long, with not a line changed since the script was tuned on one."
     ),
     failed_approach=(
         "Dividing p.grad by the world size after every backward of a window divides the early micro-batches again and "
@@ -29,11 +29,11 @@ MECHANISM = Mechanism(
     limitations="All means are over equally many units; unequal counts add replica-means-ignore-counts to it.",
     contract=(
         "Given, for each rank, the mean gradients of the micro-batches of one window, all over equally many units, "
-        "return the mean over all units; [] without any."
+        "return the mean over all units; [] without a rank."
     ),
     domain=(
-        "windows: one list for each rank, all of one length, of micro-batch gradients; a gradient is a list of "
-        "integers, all of one length."
+        "windows: one list for each rank, all of one length of 1 or more, of micro-batch gradients; a gradient is a "
+        "list of integers, all of one length."
     ),
     clauses=(
         Clause("mean", "algebraic", "Each rank weighs one over their number.", ("two ranks", "three ranks")),

@@ -20,7 +20,7 @@ MECHANISM = Mechanism(
     ),
     failed_approach=(
         "Dividing the sparse values by the factor before the sum and dropping the scaling after it is right where the "
-        "factor is the number of ranks, the common setting, and off by their ratio elsewhere."
+        "factor is the number of ranks, and off by their ratio elsewhere."
     ),
     relevance=(
         "It takes a setting and a sparse embedding together, and then the loss still falls. DeepSpeed's sparse "

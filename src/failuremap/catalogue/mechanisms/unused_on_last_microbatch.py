@@ -72,7 +72,7 @@ MECHANISM = Mechanism(
         "https://github.com/mosaicml/composer/issues/9",
         "https://github.com/mosaicml/composer/pull/48",
     ),
-    related=("param-without-hook", "sync-on-wrong-microbatch", "partials-not-reduced"),
+    related=("param-without-hook", "sync-on-wrong-microbatch", "partials-not-reduced", "misaligned-shards"),
 )
 
 

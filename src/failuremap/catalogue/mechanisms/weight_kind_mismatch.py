@@ -1,4 +1,4 @@
-"""Token means are weighed by their share of the sequences: s/S where n/N is right."""
+"""Token means are weighted by their share of the sequences: s/S where n/N is right."""
 # mypy: disable-error-code="no-untyped-def"
 
 from failuremap.catalogue.mechanism import Clause, Mechanism
@@ -16,8 +16,8 @@ MECHANISM = Mechanism(
         "the update for 2 of 8 tokens, and one of its tokens weighs six times one of the other's."
     ),
     failed_approach=(
-        "Weighing by padded size, sequences times the longest of them, counts tokens at last, and the "
-        "padding with them: it is right only where all sequences of a part are equally long."
+        "Weighting by padded size, sequences times the longest of them, counts tokens at last, and the padding with "
+        "them: it is right only where all sequences of a part are equally long."
     ),
     relevance=(
         "Batching by token count makes parts of few long and of many short sequences, for which the two weights "
@@ -47,7 +47,7 @@ MECHANISM = Mechanism(
         ),
         Clause("empty-part", "boundary", "A part without tokens contributes nothing.", ("a part without tokens",)),
         Clause("single", "boundary", "A single part is returned as it is.", ("a single part",)),
-        Clause("no-tokens", "boundary", "Without any token there is no update: [].", ("no parts",)),
+        Clause("no-tokens", "boundary", "Without any token there is no update: [].", ("no tokens", "no parts")),
     ),
     separated_by="sequences of one length: then both counts give the same weights",
     audit_sees=(
@@ -56,8 +56,8 @@ MECHANISM = Mechanism(
     ),
     audit_blind="The rules know one count for each part: that of its sequences is in the trace, and not compared.",
     repair=(
-        "Weigh a mean over tokens by tokens: weight = (labels != -100).sum() / window_token_count, in place of "
-        "len(labels) / window_sequence_count; or divide summed losses by the window's count, and weigh nothing."
+        "Weight a mean over tokens by tokens: weight = (labels != -100).sum() / window_token_count, in place of "
+        "len(labels) / window_sequence_count; or divide summed losses by the window's count, and weight nothing."
     ),
     references=("https://github.com/verl-project/verl/pull/906",),
     related=("mean-of-microbatch-means", "replica-means-ignore-counts", "count-applied-twice"),
@@ -103,6 +103,7 @@ def checks(N, solve, check):
     check("many short against one long", solve([([2 * N], [1] * 4), ([4 * N], [4])]), [3 * N])
     check("a part without tokens", solve([([9 * N], [0, 0]), ([2 * N], [2])]), [2 * N])
     check("a single part", solve([([N, -N], [N, 5])]), [N, -N])
+    check("no tokens", solve([([N], [0])]), [])
     check("no parts", solve([]), [])
 
 

@@ -8,10 +8,13 @@ MECHANISM = Mechanism(
     slug="wrong-backward-scale",
     title="A custom backward carries the wrong factor",
     group="sum-or-mean",
-    abstract="The backward of a collective is not the transpose of its forward; all parameters before it are off.",
+    abstract=(
+        "The backward of a collective is not the transpose of its forward; every gradient before it is off by a factor."
+    ),
     root_cause=(
         "Autograd doesn't differentiate a collective by itself, so forward and backward are two pieces of code, and "
-        "the factor of the one (a mean's 1/R, a bias over T) is forgotten, or taken twice, in the other."
+        "the factor of the one (a mean's 1/R, a bias divided among the ranks) is forgotten, or taken twice, in the "
+        "other."
     ),
     failure=(
         "A mean over two ranks with the upstream gradients 2 and 4 has (2 + 4) / 2 = 3 as its gradient on both; the "
@@ -23,9 +26,10 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "No reduction of gradients repairs it, and the loss is right. Horovod's allgather summed in backward under a "
-        "convention of averages, nanotron's reduce-scatter was right on a quarter of the values at four ranks, and "
-        "torchtitan's row-wise bias trained too slowly by the tensor-parallel size. open_clip's users asked about the "
-        "factor R of a gather with gradients where every rank computes the full loss, which a mean then takes back."
+        "convention of averages, the input gradient of nanotron's row-parallel layer was right on a quarter of the "
+        "values at four ranks, and torchtitan's row-wise bias trained too slowly by the tensor-parallel size. "
+        "open_clip's users asked about the factor R of a gather with gradients where every rank computes the full "
+        "loss, which a mean then takes back."
     ),
     limitations="One collective whose result every rank holds; scatter, gather and all-to-all are transposed alike.",
     contract=(

@@ -70,10 +70,7 @@ MECHANISM = Mechanism(
         "else p.grad.mul_(count / total), before the all-reduce. Better still, let no nan arise: divide summed "
         "losses, which are 0 over nothing, by the count of all ranks."
     ),
-    references=(
-        "https://github.com/allenai/OLMo-core/pull/657",
-        "https://github.com/cossio/RestrictedBoltzmannMachines.jl/issues/143",
-    ),
+    references=("https://github.com/cossio/RestrictedBoltzmannMachines.jl/issues/143",),
     related=("zero-total", "replica-means-ignore-counts", "divisor-counts-idle-parts"),
 )
 
