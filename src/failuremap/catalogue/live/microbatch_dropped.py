@@ -12,12 +12,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 FIXED = "--fixed" in sys.argv
+WINDOW, RUN_BEFORE_RESTART = 4, 6
 
 
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    WINDOW, RUN_BEFORE_RESTART = 4, 6
 
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32)))

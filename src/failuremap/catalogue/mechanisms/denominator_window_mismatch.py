@@ -15,8 +15,8 @@ MECHANISM = Mechanism(
         "batches, shards or settings change."
     ),
     failure=(
-        "A window of 1 and 3 tokens with summed gradients 1 and 7 is divided by 2, the first micro-batch's count "
-        "times two micro-batches: 4, where 8/4 = 2 is right."
+        "The window before had 4 and 1 tokens. This one has 1 and 2, with summed gradients of 6 each, and is divided "
+        "by the 5: 2.4, where 12/3 = 4 is right."
     ),
     failed_approach=(
         "Rescaling the borrowed count by the ratio of the settings (micro-batches, sequence shards) makes it right "
@@ -64,7 +64,12 @@ MECHANISM = Mechanism(
         "dist.get_world_size() where the ranks are averaged."
     ),
     references=("https://github.com/axolotl-ai-cloud/axolotl/pull/2977",),
-    related=("divisor-counts-idle-parts", "partial-window-full-divisor", "group-divisor-mismatch"),
+    related=(
+        "divisor-counts-idle-parts",
+        "partial-window-full-divisor",
+        "group-divisor-mismatch",
+        "aux-term-other-denominator",
+    ),
 )
 
 

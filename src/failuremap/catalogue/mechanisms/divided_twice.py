@@ -75,7 +75,12 @@ MECHANISM = Mechanism(
         "https://github.com/unslothai/unsloth-zoo/pull/1023",
         "https://github.com/areal-project/AReaL/pull/1273",
     ),
-    related=("window-sum-not-mean", "averaged-over-ranks-twice", "mean-of-microbatch-means"),
+    related=(
+        "window-sum-not-mean",
+        "averaged-over-ranks-twice",
+        "mean-of-microbatch-means",
+        "aux-term-other-denominator",
+    ),
 )
 
 

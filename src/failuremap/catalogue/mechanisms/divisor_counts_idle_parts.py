@@ -45,7 +45,9 @@ MECHANISM = Mechanism(
             "A row in which nothing is valid changes nothing.",
             ("idle micro-batch", "idle on most ranks"),
         ),
-        Clause("zero-total", "boundary", "Where nothing is valid there is no update: [].", ("nothing valid",)),
+        Clause(
+            "zero-total", "boundary", "Where nothing is valid there is no update: [].", ("nothing valid", "no rows")
+        ),
     ),
     attempt_follows="mean",
     by_signs_alone=True,
@@ -117,3 +119,4 @@ def checks(N, solve, check):
     check("idle micro-batch", solve([([6 * N], 2, 2), ([0], 0, 2)]), [3 * N])
     check("idle on most ranks", solve([([0], 0, N), ([5 * N], 1, N), ([0], 0, N), ([0], 0, N)]), [5 * N])
     check("nothing valid", solve([([0], 0, N)]), [])
+    check("no rows", solve([]), [])

@@ -69,7 +69,7 @@ MECHANISM = Mechanism(
     references=(
         "https://github.com/meta-pytorch/torchft/pull/147",
         "https://github.com/meta-pytorch/torchft/issues/192",
-        "https://github.com/sql-machine-learning/elasticdl/issues/1883",
+        "https://github.com/sql-machine-learning/elasticdl/pull/1420",
     ),
     related=("departed-rank-counted", "rank-local-step-decision", "param-without-hook", "read-before-reduced"),
 )

@@ -16,8 +16,8 @@ MECHANISM = Mechanism(
         "of 100,000 tokens the factor is 100,000, and the loss in the log is right all the while."
     ),
     failed_approach=(
-        "Clipping the norm bounds the step and hides the factor: every window longer than the limit then steps just "
-        "as far, whatever its mean gradient is."
+        "Clipping the norm bounds the step and hides the factor: every window whose summed gradient is longer than the "
+        "limit then steps equally far, whatever its mean is."
     ),
     relevance=(
         "The gradient norm is the only curve that shows it. Adam undoes a constant factor, so training may work until "
@@ -48,7 +48,7 @@ MECHANISM = Mechanism(
             ("a hundred units", "unequal counts"),
         ),
         Clause("one-unit", "boundary", "A window of one unit is divided by 1.", ("one unit",)),
-        Clause("zero-total", "boundary", "Without any unit there is no update: [].", ("no unit",)),
+        Clause("zero-total", "boundary", "Without any unit there is no update: [].", ("no unit", "no micro-batch")),
     ),
     followed=("unit_sum", "count_weighted_over_ranks"),
     separated_by="more than one unit in a micro-batch: then a sum over units is no sum of means",
@@ -115,4 +115,5 @@ def checks(N, solve, check):
     check("a hundred units", solve([([50 * N], 50), ([150 * N], 50)]), [2 * N])
     check("unequal counts", solve([([N], 1), ([15 * N], 3)]), [4 * N])
     check("one unit", solve([([1], 1)]), [1])
-    check("no unit", solve([([N - N], 0)]), [])
+    check("no unit", solve([([0], 0)] * N), [])
+    check("no micro-batch", solve([]), [])

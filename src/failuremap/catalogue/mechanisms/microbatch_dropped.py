@@ -13,7 +13,10 @@ MECHANISM = Mechanism(
     title="A micro-batch of the window reaches no update",
     group="window-parts",
     abstract="Some micro-batches are computed and lost, while several others of the same window are kept.",
-    root_cause="A schedule, a skipped backward or a clear in the middle of the window loses what came before it.",
+    root_cause=(
+        "A schedule leaves one out, a backward is skipped, or a clear in the middle of the window loses what came "
+        "before it."
+    ),
     failure=(
         "Four micro-batches of 1 unit with gradients 1, 2, 3 and 6 and a clear after the second leave 9/4 = 2.25 where "
         "12/4 = 3 is right; after a restart in the middle of a window it is the same part of every window that is lost."

@@ -67,7 +67,12 @@ MECHANISM = Mechanism(
         "https://github.com/jingyaogong/minimind/issues/749",
         "https://github.com/huggingface/accelerate/issues/1847",
     ),
-    related=("tail-window-dropped", "divisor-counts-idle-parts", "mean-of-microbatch-means"),
+    related=(
+        "tail-window-dropped",
+        "divisor-counts-idle-parts",
+        "mean-of-microbatch-means",
+        "denominator-window-mismatch",
+    ),
 )
 
 

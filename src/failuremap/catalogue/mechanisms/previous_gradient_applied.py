@@ -20,9 +20,9 @@ MECHANISM = Mechanism(
         "none; each is still applied one step late, and there is one step more than windows."
     ),
     relevance=(
-        "A delay of one step makes a learning rate unstable that was stable without it, most of all where gradients "
-        "change fast: early in training and after a warm-up. It comes with double buffers that hide the reduction, "
-        "an offload copy or a parameter server behind the next backward."
+        "A delay of one step makes a learning rate unstable that was stable without it, most of all early in training, "
+        "where gradients change fast. It comes with double buffers that hide the reduction, an offload copy or a "
+        "parameter server behind the next backward."
     ),
     limitations=(
         "The gradients are given: that a late one was computed at older weights is not modelled, nor is a delay that "

@@ -68,7 +68,7 @@ MECHANISM = Mechanism(
         "https://github.com/facebookresearch/fairscale/issues/780",
         "https://github.com/tensorflow/tensorflow/issues/41539",
     ),
-    related=("result-lost", "half-reduced-after-failure", "never-synchronised"),
+    related=("result-lost", "half-reduced-after-failure", "never-synchronised", "previous-gradient-applied"),
 )
 
 

@@ -17,8 +17,8 @@ MECHANISM = Mechanism(
         "weighs four times the last."
     ),
     failed_approach=(
-        "Dividing by R once for each reduction takes the factor off the first micro-batch alone: the last one was "
-        "summed once and is divided three times, so its share shrinks as the window grows."
+        "Dividing the result by R once for each reduction takes the factor off the first micro-batch alone: the last "
+        "one was summed once and is divided three times, so its share shrinks as the window grows."
     ),
     relevance=(
         "The factor grows as R to the power of the window, which clipping or Adam's scaling hides; what stays is a "

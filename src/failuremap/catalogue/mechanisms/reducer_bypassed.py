@@ -51,7 +51,7 @@ MECHANISM = Mechanism(
             "same-on-all-ranks",
             "algebraic",
             "Every rank steps on the same gradient.",
-            ("first rank as the second",),
+            ("same on both ranks",),
         ),
         Clause("one-rank", "boundary", "A single rank steps on its own gradient.", ("one rank",)),
         Clause("no-rank", "boundary", "Without any gradient there is no update: [].", ("no rank",)),
@@ -132,6 +132,6 @@ def checks(N, solve, check):
     three = [[N], [N + 1], [N + 5]]
     check("three ranks", solve({"gradients": three, "method": "decode", "rank": 2}), [N + 2])
     same = [solve({"gradients": two, "method": "module", "rank": rank}) for rank in (0, 1)]
-    check("first rank as the second", same[0] == same[1], True)
+    check("same on both ranks", same[0] == same[1], True)
     check("one rank", solve({"gradients": [[N, -N]], "method": "compute_loss", "rank": 0}), [N, -N])
     check("no rank", solve({"gradients": [], "method": "compute_loss", "rank": 0}), [])

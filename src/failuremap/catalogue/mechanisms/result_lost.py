@@ -15,8 +15,9 @@ MECHANISM = Mechanism(
         "or a copy, depending on what it is; the code behind it counts on the former."
     ),
     failure=(
-        "Gradients [1, 2] and [3, 8] on two ranks: the copy holds [2, 5] on both, and each steps on its own. The same "
-        "lines are right for the parameter next to it, whose gradient was contiguous."
+        "Row by row, the transposed gradients hold [1, 3, 2, 4] and [3, 7, 4, 4] on two ranks. The copy holds their "
+        "mean [2, 5, 3, 4] on both, and each rank steps on its own. The same lines are right for the parameter next to "
+        "it, whose gradient is contiguous."
     ),
     failed_approach=(
         "The copy's memory is written back into the gradient's memory. The two hold the elements in different orders, "
@@ -70,7 +71,6 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/issues/5337",
         "https://github.com/pytorch/pytorch/pull/120582",
         "https://github.com/pytorch/pytorch/issues/31413",
-        "https://github.com/horovod/horovod/pull/358",
     ),
     related=("never-synchronised", "param-without-hook", "read-before-reduced", "gathered-part-detached"),
 )
@@ -97,7 +97,7 @@ def broken(job):
     if not job["memory"]:
         return []
     rows, columns = job["shape"]
-    contiguous = job["order"] == "rows"
+    contiguous = job["order"] == "rows" or 1 in job["shape"]
     places = [i * columns + j if contiguous else j * rows + i for i in range(rows) for j in range(columns)]
     buffers = [memory if contiguous else [memory[place] for place in places] for memory in job["memory"]]
     reduced = [sum(column) / len(buffers) for column in zip(*buffers, strict=True)]
@@ -109,7 +109,7 @@ def attempt(job):
     if not job["memory"]:
         return []
     rows, columns = job["shape"]
-    contiguous = job["order"] == "rows"
+    contiguous = job["order"] == "rows" or 1 in job["shape"]
     places = [i * columns + j if contiguous else j * rows + i for i in range(rows) for j in range(columns)]
     buffers = [memory if contiguous else [memory[place] for place in places] for memory in job["memory"]]
     reduced = [sum(column) / len(buffers) for column in zip(*buffers, strict=True)]
@@ -121,7 +121,7 @@ def fixed(job):
     if not job["memory"]:
         return []
     rows, columns = job["shape"]
-    contiguous = job["order"] == "rows"
+    contiguous = job["order"] == "rows" or 1 in job["shape"]
     places = [i * columns + j if contiguous else j * rows + i for i in range(rows) for j in range(columns)]
     buffers = [[memory[place] for place in places] for memory in job["memory"]]
     return [sum(column) / len(buffers) for column in zip(*buffers, strict=True)]
@@ -133,11 +133,13 @@ def checks(N, solve, check):
     check("column order", solve(by_columns), [2 * N, 5, 3, 4])
     check("second rank, column order", solve({**by_columns, "rank": 1}), [2 * N, 5, 3, 4])
     check("ranks alike, column order", solve({**by_columns, "memory": [[N, 2, 3, 4]] * 2}), [N, 3, 2, 4])
-    wide = {"shape": (1, 2), "order": "columns", "memory": [[N, 0], [N + 1, 3], [N + 5, 6]], "rank": 2}
-    check("three ranks", solve(wide), [N + 2, 3])
+    three = [[N, 0, 1, 2], [N + 1, 3, 1, 2], [N + 5, 6, 4, 2]]
+    check("three ranks", solve({**by_columns, "memory": three, "rank": 2}), [N + 2, 2, 3, 2])
     check("row order", solve({**by_columns, "order": "rows"}), [2 * N, 3, 5, 4])
     check(
-        "one column", solve({"shape": (2, 1), "order": "rows", "memory": [[N, 1], [3 * N, 5]], "rank": 1}), [2 * N, 3]
+        "one column",
+        solve({"shape": (2, 1), "order": "columns", "memory": [[N, 1], [3 * N, 5]], "rank": 1}),
+        [2 * N, 3],
     )
     check("one rank", solve({**by_columns, "memory": [[N, 2, 3, 4]]}), [N, 3, 2, 4])
     check("no rank", solve({**by_columns, "memory": []}), [])

@@ -23,12 +23,12 @@ MECHANISM = Mechanism(
         "micro-batches in all no step is ever taken."
     ),
     failed_approach=(
-        "Clearing the gradients at the end of the epoch stops the leak and makes the loss complete: the tail is "
-        "computed and thrown away in every epoch."
+        "Clearing the gradients at the end of the epoch stops the leak and drops the tail for good: it is computed and "
+        "thrown away in every epoch."
     ),
     relevance=(
         "A small fine-tuning set is where it bites: 3 images with G = 4 trained nothing at all in AnimaLoraStudio, and "
-        "a fixed order of the data leaves out the same examples each time. It was read in the code of PET as well."
+        "a fixed order of the data leaves out the same examples each time. PET's training loop had it as well."
     ),
     limitations="Micro-batches count the same; where they do not, the tail's divisor is its units.",
     contract=(

@@ -64,7 +64,8 @@ MECHANISM = Mechanism(
     repair=(
         "Reduce what the window used on any rank: after the last backward, used = torch.tensor([float(p.grad is not "
         "None) for p in params]); dist.all_reduce(used); then for each p with used > 0, with zeros where p.grad is "
-        "None: dist.all_reduce(p.grad). With DDP: a torch release that keeps its map under no_sync(), or no no_sync()."
+        "None: dist.all_reduce(p.grad); p.grad /= dist.get_world_size(). With DDP: a torch release that keeps its map "
+        "under no_sync(), or none of no_sync() at all."
     ),
     references=(
         "https://github.com/pytorch/pytorch/issues/69031",
