@@ -31,8 +31,8 @@ MECHANISM = Mechanism(
     limitations="The auxiliary term is averaged over micro-batches here; one that is a mean over tokens needs counts.",
     contract=(
         "Given one [main_sum, token_count, auxiliary_mean] row for each micro-batch of a window, return the mean of "
-        "the main term over all tokens plus the mean of the auxiliary term over the micro-batches; [] without a "
-        "micro-batch."
+        "the main term over all tokens plus the mean of the auxiliary term over the micro-batches; without any token "
+        "the latter alone, [] without a micro-batch."
     ),
     domain=(
         "window: a list of (main, count, auxiliary) triples; main and auxiliary lists of integers, all of one length; "
@@ -57,7 +57,7 @@ MECHANISM = Mechanism(
             "zero-count",
             "boundary",
             "A micro-batch without tokens still has its auxiliary term.",
-            ("a micro-batch without tokens",),
+            ("a micro-batch without tokens", "no tokens at all"),
         ),
         Clause("no-micro-batch", "boundary", "Without a micro-batch there is no update: [].", ("empty window",)),
     ),
@@ -142,4 +142,5 @@ def checks(N, solve, check):
     check("main term alone", solve([([2 * N], 1, [0]), ([6 * N], 3, [0])]), [2 * N])
     check("one micro-batch", solve([([6 * N], 2, [N])]), [4 * N])
     check("a micro-batch without tokens", solve([([4 * N], 2, [2 * N]), ([0], 0, [6 * N])]), [6 * N])
+    check("no tokens at all", solve([([0], 0, [3 * N]), ([0], 0, [5 * N])]), [4 * N])
     check("empty window", solve([]), [])

@@ -58,8 +58,9 @@ MECHANISM = Mechanism(
     audit_blind="Buffers take no part in an update, and updates are all that the audit looks at.",
     repair=(
         "Before evaluating or saving, average the statistics: for b in model.buffers(): dist.all_reduce(b.mul_(n / "
-        "total)) where b.is_floating_point(), else dist.all_reduce(b, op=dist.ReduceOp.MAX); under DDP switch its own "
-        "broadcast of buffers off, lest rank 0's arrive first. On GPUs SyncBatchNorm keeps them equal."
+        "total)) where b.is_floating_point(), else dist.all_reduce(b, op=dist.ReduceOp.MAX), n being the examples of "
+        "the rank and total those of all; under DDP switch its own broadcast of buffers off, lest rank 0's arrive "
+        "first. On GPUs SyncBatchNorm keeps them equal."
     ),
     references=(
         "https://github.com/TsingZ0/PFLlib/issues/260",
@@ -68,7 +69,7 @@ MECHANISM = Mechanism(
         "https://github.com/facebookresearch/ClassyVision/pull/304",
         "https://github.com/pytorch/pytorch/issues/30718",
     ),
-    related=("first-rank-broadcast", "metric-reduction", "replica-means-ignore-counts", "zero-count-times-nan"),
+    related=("first-rank-broadcast", "metric-reduction", "replica-means-ignore-counts"),
 )
 
 

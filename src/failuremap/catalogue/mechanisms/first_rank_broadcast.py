@@ -24,7 +24,10 @@ MECHANISM = Mechanism(
         "A comparison of the replicas finds them equal, which is what the broadcast was written for; the loss falls "
         "at the batch size of one rank, however many are added, and only the missing gain from more ranks tells."
     ),
-    limitations="One reduction of one tensor; a broadcast of stepped parameters is the same only without momentum.",
+    limitations=(
+        "One reduction of one tensor; a broadcast of the stepped parameters moves the model alike, and leaves other "
+        "optimizer states on the other ranks."
+    ),
     contract=(
         "Given one [gradient_mean, count] row for each rank, return what all ranks step on: the elementwise mean over "
         "all units; zero-count rows contribute nothing and total zero returns []."

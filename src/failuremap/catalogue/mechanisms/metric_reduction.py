@@ -99,5 +99,5 @@ def checks(N, solve, check):
     check("one long rank", solve([(N, 1), (N, 1), (14 * N, 6)]), [2 * N])
     check("same mean everywhere", solve([(2 * N, 1), (6 * N, 3)]), [2 * N])
     check("one rank", solve([(10 * N, 4)]), [2.5 * N])
-    check("no unit", solve([(N - N, 0)]), [])
+    check("no unit", solve([(0, 0)] * N), [])
     check("no rank", solve([]), [])

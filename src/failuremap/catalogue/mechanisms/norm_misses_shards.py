@@ -13,8 +13,8 @@ MECHANISM = Mechanism(
     group="norms",
     abstract="Each rank clips the shard that it holds by the norm of that shard, so one update has several factors.",
     root_cause=(
-        "A norm is taken of what is here, and the squares of the other shards never arrive: a local tensor is read "
-        "where the whole gradient is meant."
+        "A norm is taken of what the rank holds, and the squares of the other shards never arrive: a local tensor is "
+        "read where the whole gradient is meant."
     ),
     failure=(
         "The gradient [3, 4] lies on two ranks, with a limit of 2.5. Both shards are longer and are cut to 2.5: the "
@@ -57,7 +57,12 @@ MECHANISM = Mechanism(
             "A gradient no longer than the limit stays as it is.",
             ("below the limit",),
         ),
-        Clause("one-rank", "boundary", "On one rank it is ordinary clipping.", ("one rank", "no ranks")),
+        Clause(
+            "one-rank",
+            "boundary",
+            "On one rank it is ordinary clipping, and without a rank nothing is returned.",
+            ("one rank", "no ranks"),
+        ),
     ),
     promised="",
     law="All elements are scaled by one factor, that of the whole gradient's norm.",
@@ -70,7 +75,7 @@ MECHANISM = Mechanism(
     ),
     repair=(
         "Sum the squares over all ranks that hold shards before the root: square = "
-        "torch.nn.utils.get_total_norm(gradients).square(); dist.all_reduce(square, group=shard_group); "
+        "torch.nn.utils.get_total_norm(local_shards).square(); dist.all_reduce(square, group=shard_group); "
         "torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, square.sqrt()). With FSDP2, "
         "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) does it; what it returns is a DTensor, and its "
         "full_tensor() is the norm to log."

@@ -54,7 +54,7 @@ MECHANISM = Mechanism(
         Clause(
             "edges",
             "boundary",
-            "Sums without rounding, one rank and an empty stretch are as ever.",
+            "Where no addition rounds, on one rank and for an empty stretch, any order gives the sum.",
             ("whole numbers", "one rank", "an empty stretch"),
         ),
     ),

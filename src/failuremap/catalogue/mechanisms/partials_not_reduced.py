@@ -29,11 +29,13 @@ MECHANISM = Mechanism(
     relevance=(
         "Norms, routers, biases and the replicated factor of a low-rank adapter are a small share of the parameters, "
         "so the loss falls at first and goes wrong late. It was met in Megatron-LM and bridges to it (a parameter "
-        "without the sequence_parallel flag), in a Megatron-style adapter (18 of 18 factors differed), in "
-        "TransformerEngine, which leaves the sum to the caller, and in mixture-of-experts routers of torchtitan "
-        "(to_local() without grad_placements)."
+        "without the sequence_parallel flag), in a Megatron-style adapter (all 18 elements of its replicated factor "
+        "differed), in TransformerEngine, which leaves the sum to the caller, and in mixture-of-experts routers of "
+        "torchtitan (to_local() without grad_placements)."
     ),
-    limitations="One parameter and one group; that the same gradient is also averaged over data-parallel ranks is not.",
+    limitations=(
+        "One parameter and one group; that the same gradient is also averaged over data-parallel ranks is left out."
+    ),
     contract=(
         "Given the partial gradients that the ranks of a group computed for one replicated parameter, and a rank, "
         "return what that rank steps on: the elementwise sum of all parts, the same on every rank."

@@ -111,7 +111,7 @@ def fixed(job):
 
 def checks(N, solve, check):
     two = [([2 * N], 1), ([4 * N], 1)]
-    check("one rank on the last node", solve({"rows": [*two, ([12 * N], 2)], "per_node": 2}), [4.5 * N])
+    check("one rank on the last node", solve({"rows": [*two, ([12 * N], 1)], "per_node": 2}), [6 * N])
     check("fewer ranks than a node holds", solve({"rows": two, "per_node": 2 + N}), [3 * N])
     check("two of three on the last node", solve({"rows": [*two, *two, ([N], 1)], "per_node": 3}), [13 * N / 5])
     check("full nodes", solve({"rows": [*two, *two], "per_node": 2}), [3 * N])

@@ -28,8 +28,8 @@ MECHANISM = Mechanism(
     ),
     limitations="One step of plain SGD; that a skipped step leaves the optimizer's state behind is not modelled.",
     contract=(
-        "Given the common gradient and each rank's [overflowed, rate], return the way of every rank: none of them "
-        "steps, [], where one has overflowed; else all go the least of the rates times the gradient."
+        "Given the common gradient and each rank's [overflowed, rate], return the step of every rank: [] for all of "
+        "them where one has overflowed; else the least of the rates times the gradient."
     ),
     domain=(
         "job: {'gradient': a list of finite numbers, 'ranks': a list of [overflowed, rate] pairs, one a rank}; "

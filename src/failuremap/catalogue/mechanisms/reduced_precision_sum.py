@@ -72,7 +72,6 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/106395",
         "https://github.com/pytorch/pytorch/pull/61814",
         "https://github.com/NVIDIA/Megatron-LM/pull/6624",
-        "https://github.com/huggingface/transformers/pull/8561",
     ),
     related=("order-depends-on-buckets", "count-overflows", "residual-bookkeeping"),
 )

@@ -20,9 +20,9 @@ MECHANISM = Mechanism(
         "equal and stand on other features on each rank."
     ),
     relevance=(
-        "A seed of its own on each rank is right for data and dropout, and wrong for initial values; one line set for "
-        "the first does the second. DistributedDataParallel broadcasts parameters and buffers when it wraps; a loop "
-        "that reduces by hand, and parameters that are set anew after the wrapping, have nothing that does."
+        "A seed of its own on each rank is right for data and dropout, and wrong for initial values; one call of "
+        "manual_seed does both. DistributedDataParallel broadcasts parameters and buffers when it wraps; a loop that "
+        "reduces by hand, and parameters that are set anew after the wrapping, have nothing that does."
     ),
     limitations="The update is given and the same on all ranks; buffers are counted among what is frozen.",
     contract=(

@@ -66,7 +66,7 @@ MECHANISM = Mechanism(
         "decompress(compress(corrected)); memory = corrected - sent; then dist.all_reduce(sent)."
     ),
     references=("https://github.com/epfml/powersgd/issues/3",),
-    related=("reduced-precision-sum", "stale-gradient-leaks", "result-lost"),
+    related=("reduced-precision-sum", "stale-gradient-leaks"),
 )
 
 

@@ -22,9 +22,9 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "Accumulation stops standing in for a larger batch: the warm-up ends after a fraction of its steps, Adam's "
-        "bias correction uses a time that runs ahead, and the decay depends on the memory of the machine. Reported of "
-        "Keras 3, whose optimizers accumulate inside themselves. In PyTorch the state of torch.optim moves in step() "
-        "alone, and what is stepped beside it can go wrong."
+        "bias correction uses a time that runs ahead, and the decay depends on how many examples fit into memory at "
+        "once. Reported of Keras 3, whose optimizers accumulate inside themselves. In PyTorch the state of torch.optim "
+        "moves in step() alone, and what is stepped beside it can go wrong."
     ),
     limitations=(
         "Momentum and gradient are kept right here; an optimizer that steps on each micro-batch goes wrong with those "

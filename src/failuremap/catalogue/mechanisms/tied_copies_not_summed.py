@@ -44,7 +44,7 @@ MECHANISM = Mechanism(
             "Every copy steps on the sum of all copies' gradients.",
             ("embedding and head", "head's copy", "three copies"),
         ),
-        Clause("agreement", "algebraic", "All copies step on the same.", ("first copy as the last",)),
+        Clause("agreement", "algebraic", "All copies step on the same.", ("same on both copies",)),
         Clause("unused-copy", "boundary", "A copy without a gradient takes the other's.", ("unused copy",)),
         Clause("one-copy", "boundary", "A parameter on one stage keeps its gradient.", ("one copy",)),
         Clause("no-copy", "boundary", "Without a copy there is no update: [].", ("no copy",)),
@@ -106,7 +106,7 @@ def checks(N, solve, check):
     check("head's copy", solve({"copies": two, "stage": 1}), [7 * N, 2])
     check("three copies", solve({"copies": [[N], [N + 1], [N + 2]], "stage": 1}), [3 * N + 3])
     ends = [solve({"copies": two, "stage": stage}) for stage in (0, 1)]
-    check("first copy as the last", ends[0] == ends[1], True)
+    check("same on both copies", ends[0] == ends[1], True)
     check("unused copy", solve({"copies": [[0, 0], [N, 2 * N]], "stage": 0}), [N, 2 * N])
     check("one copy", solve({"copies": [[N, -N]], "stage": 0}), [N, -N])
     check("no copy", solve({"copies": [], "stage": 0}), [])
