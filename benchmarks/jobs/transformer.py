@@ -1,4 +1,6 @@
-"""A causal transformer trained by DDP on random tokens, which times its own steps; knows the audit only to switch it.
+"""A causal transformer that times its own steps, by DDP or fully_shard on random tokens.
+
+It knows the audit only to switch it.
 
 torchrun --nproc-per-node 2 benchmarks/jobs/transformer.py --size 10m --steps 8 --out times
 """
@@ -62,11 +64,22 @@ def switch_audit(on: bool) -> None:
         capture.current.active = on
 
 
+def wrapped(model: Transformer, how: str) -> nn.Module:
+    """Spread the model over the ranks: replicas (ddp), or shards of every block and of the rest (fsdp)."""
+    if how == "ddp":
+        return DistributedDataParallel(model)
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.blocks:
+        fully_shard(block)
+    return fully_shard(model)
+
+
 def train(args: argparse.Namespace) -> dict[str, object]:
     """Take the steps and return what each took, and what the process needed."""
     vocabulary, width, blocks = SIZES[args.size]
     torch.manual_seed(0)
-    model = DistributedDataParallel(Transformer(vocabulary, width, blocks))
+    model = wrapped(Transformer(vocabulary, width, blocks), args.wrap)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     generator = torch.Generator().manual_seed(dist.get_rank())
     steps = []
@@ -95,6 +108,7 @@ def train(args: argparse.Namespace) -> dict[str, object]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="10m")
+    parser.add_argument("--wrap", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--accum", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.traces import HandJob, Records, coordinates, rows, write_records
+from failuremap.audit.trace import as_runs
 
 Numbers = NDArray[Any]
 
@@ -35,7 +36,7 @@ def part(numbers: Numbers, shape: tuple[int, ...], place: int, count: int) -> Nu
 
 def layout(id: int, of: str, parts: Sequence[int], mesh: Sequence[int] = (), **where: Any) -> dict[str, Any]:
     """The record that says how something of a parameter is distributed."""
-    return {"kind": "layout", "id": id, "of": of, "parts": list(parts), "mesh": list(mesh or parts), **where}
+    return {"kind": "layout", "id": id, "of": of, "parts": as_runs(parts), "mesh": as_runs(mesh or parts), **where}
 
 
 def spread(records: Records, rank: int, job: HandJob, group: Sequence[int], *of: str, factor: float = 1.0) -> Records:
@@ -79,7 +80,7 @@ def _changed(
     update, weights = numbers[:size], numbers[size:]
     if "update" in of:
         update = (factor * _parts(update, sizes, place, count)).astype(np.float32)
-        told = {**fields, "norms": [{"parts": list(group), "norm": float(np.linalg.norm(update))}]}
+        told = {**fields, "norms": [{"parts": as_runs(group), "norm": float(np.linalg.norm(update))}]}
     if "weights" in of:
         kept = [(size if fields["weights"] == "sketch" else coordinates(shape), shape) for size, shape in sizes]
         weights = _parts(weights, kept, place, count)

@@ -51,7 +51,7 @@ def test_the_updates_of_shards_are_those_of_the_whole(counts, groups, tmp_path):
 def test_the_length_of_an_update_is_that_of_all_its_shards(tmp_path):
     for rank, records in enumerate(HandJob(EVEN).records()):
         for place in of_kind(records, "step"):
-            norms = [{"parts": [0, 1], "norm": 3.0 + rank}, {"parts": [], "norm": 12.0}]
+            norms = [{"parts": [[0, 2, 1]], "norm": 3.0 + rank}, {"parts": [], "norm": 12.0}]
             records[place][0]["norms"] = norms
         write_records(tmp_path, rank, records)
 
@@ -62,7 +62,7 @@ def test_the_length_is_not_known_where_a_rank_does_not_tell_its_own(tmp_path):
     for rank, records in enumerate(HandJob(EVEN).records()):
         for place in of_kind(records, "step"):
             records[place][0]["norms" if rank == 0 else "norm"] = (
-                [{"parts": [0, 1], "norm": 3.0}] if rank == 0 else None
+                [{"parts": [[0, 2, 1]], "norm": 3.0}] if rank == 0 else None
             )
         write_records(tmp_path, rank, records)
 

@@ -244,7 +244,7 @@ def test_what_does_not_fit_its_record_is_a_trace_error_and_never_a_verdict(name,
 
 
 def test_a_layout_says_what_is_spread_over_which_ranks(tmp_path):
-    told = {"kind": "layout", "id": 1, "of": "update", "parts": [0, 2], "mesh": [0, 1, 2, 3]}
+    told = {"kind": "layout", "id": 1, "of": "update", "parts": [[0, 2, 2]], "mesh": [[0, 4, 1]]}
     rank = rank_of(tmp_path, ({**told, "held": [1, 2], "span": [[1, 3]]}, None), passed(0), stepped())
 
     assert rank.layouts == {("update", "b"): Layout((0, 2), (0, 1, 2, 3), (1, 2), ((1, 3),))}
@@ -256,8 +256,8 @@ def test_a_trace_without_layouts_has_none(tmp_path):
 
 @pytest.mark.parametrize(
     ("parts", "mesh"),
-    [([1, 2], [0, 1, 2]), ([0, 5], [0, 1]), ([0, "one"], [0, 1])],
-    ids=["not-its-own", "outside", "no-ranks"],
+    [([[1, 2, 1]], [[0, 3, 1]]), ([[0, 2, 5]], [[0, 2, 1]]), ([0, 1], [[0, 2, 1]]), ([[0, "one", 1]], [[0, 2, 1]])],
+    ids=["not-its-own", "outside", "no-runs", "no-numbers"],
 )
 def test_a_layout_that_cannot_be_is_an_error(parts, mesh, tmp_path):
     told = {"kind": "layout", "id": 1, "of": "update", "parts": parts, "mesh": mesh}
@@ -267,7 +267,7 @@ def test_a_layout_that_cannot_be_is_an_error(parts, mesh, tmp_path):
 
 
 def test_a_layout_of_a_parameter_that_was_not_introduced_is_an_error(tmp_path):
-    told = {"kind": "layout", "id": 7, "of": "update", "parts": [0], "mesh": [0]}
+    told = {"kind": "layout", "id": 7, "of": "update", "parts": [[0, 1, 1]], "mesh": [[0, 1, 1]]}
 
     with pytest.raises(TraceError, match=r"record 3 \(layout\) does not follow the format \(KeyError: 7\)"):
         rank_of(tmp_path, (told, None))

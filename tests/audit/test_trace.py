@@ -333,3 +333,14 @@ def test_a_header_without_the_number_of_ranks_is_an_error(world_size, tmp_path):
     assert str(raised.value) == (
         f"{path}: the header has no world_size, the number of ranks; see docs/trace-format.md."
     )
+
+
+@pytest.mark.parametrize(
+    "ranks", [(), (3,), (0, 1), (0, 2, 4, 6), (0, 1, 4, 5), (1, 3, 5, 8), tuple(range(1024))], ids=len
+)
+def test_ranks_are_read_as_they_were_written(ranks):
+    assert trace.of_runs(trace.as_runs(ranks)) == ranks
+
+
+def test_ranks_in_a_row_are_one_run_however_many():
+    assert trace.as_runs(range(0, 4096, 8)) == [[0, 512, 8]]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.discarded import runs_of
-from failuremap.audit.trace import Trace
+from failuremap.audit.trace import Trace, of_runs
 from failuremap.errors import TraceError
 
 
@@ -109,7 +109,7 @@ def _check_size(payload: NDArray[np.float32], size: int) -> None:
 
 def _norms(fields: dict[str, Any]) -> list[tuple[tuple[int, ...], float]] | None:
     if "norms" in fields:
-        return [(tuple(norm["parts"]), float(norm["norm"])) for norm in fields["norms"]]
+        return [(of_runs(norm["parts"]), float(norm["norm"])) for norm in fields["norms"]]
     return None if fields.get("norm") is None else [((), float(fields["norm"]))]
 
 
@@ -184,7 +184,7 @@ class _Story:
         )
 
     def _layout(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        parts, mesh = tuple(map(int, fields["parts"])), tuple(map(int, fields["mesh"]))
+        parts, mesh = of_runs(fields["parts"]), of_runs(fields["mesh"])
         if self.rank not in parts or not set(parts) <= set(mesh):
             raise ValueError(f"parts={parts} of mesh={mesh}, without rank {self.rank} or outside the mesh")
         held = tuple(map(int, fields.get("held", ())))

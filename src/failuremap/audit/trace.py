@@ -11,13 +11,14 @@ to its end (killed, `os._exit`, disk full).
 
 from __future__ import annotations
 
+import functools
 import json
 import mmap
 import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -121,6 +122,39 @@ class Trace:
     def rank(self) -> int:
         """The rank that wrote the trace."""
         return int(self.header.get("rank", _rank_of(self.path)))
+
+
+def as_runs(ranks: Sequence[int]) -> list[list[int]]:
+    """Writes ranks as runs [first, count, step], so that a record does not grow with their number.
+
+    Example:
+        >>> as_runs([0, 1, 2, 3]), as_runs([1, 3, 5, 8]), as_runs([])
+        ([[0, 4, 1]], [[1, 3, 2], [8, 1, 1]], [])
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][1] == 1 and rank > runs[-1][0]:
+            runs[-1][1:] = [2, rank - runs[-1][0]]
+        elif runs and rank == runs[-1][0] + runs[-1][1] * runs[-1][2]:
+            runs[-1][1] += 1
+        else:
+            runs.append([rank, 1, 1])
+    return runs
+
+
+def of_runs(runs: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    """Reads what `as_runs` wrote; equal runs give the same tuple.
+
+    Example:
+        >>> of_runs([[1, 3, 2], [8, 1, 1]])
+        (1, 3, 5, 8)
+    """
+    return _ranks(tuple(tuple(run) for run in runs))
+
+
+@functools.cache
+def _ranks(runs: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
+    return tuple(first + at * step for first, count, step in runs for at in range(count))
 
 
 def _rank_of(path: Path) -> int:

@@ -9,6 +9,7 @@ from audit.capture.sharded_job import END, START, watch_ranks
 from audit.capture.watched import run
 from failuremap.audit import trace
 from failuremap.audit.story import read_rank
+from failuremap.audit.trace import of_runs
 from failuremap.audit.verdict import diagnose
 from failuremap.audit.windows import Assembler
 
@@ -49,7 +50,7 @@ def test_a_layout_says_which_part_each_rank_has(job_server, tmp_path):
     ]
     assert [fields["embed.weight"]["span"] for fields in told] == [[[0, 150], [0, 8]], [[150, 300], [0, 8]]]
     assert [fields["down.bias"]["held"] for fields in told] == [[0, 1, 2], [3, 4]]
-    assert {tuple(fields["parts"]) for one in told for fields in one.values()} == {(0, 1)}
+    assert {of_runs(fields["parts"]) for one in told for fields in one.values()} == {(0, 1)}
     assert {r.fields["of"] for r in seen[0].of("layout")} == {"update", "weights"}
 
 
@@ -86,7 +87,7 @@ def test_replicas_of_shards_add_up_by_replica(job_server, tmp_path):
     mesh = 'init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))'
     seen = watch_ranks(job_server, tmp_path, f"sharded(mesh={mesh}); step = sgd(); back(); step.step()", nproc=4)
 
-    assert [{tuple(r.fields["parts"]) for r in one.of("layout")} for one in seen] == [
+    assert [{of_runs(r.fields["parts"]) for r in one.of("layout")} for one in seen] == [
         {(0, 1)}, {(0, 1)}, {(2, 3)}, {(2, 3)},
     ]  # fmt: skip
     assert is_mean(last_step(tmp_path))
@@ -157,7 +158,7 @@ def test_tensor_parallel_ranks_give_one_contribution(job_server, tmp_path):
     )
 
     step = last_step(tmp_path)
-    spread = {seen[0].names[r.fields["id"]] for r in seen[0].of("layout") if len(r.fields["parts"]) == 2}
+    spread = {seen[0].names[r.fields["id"]] for r in seen[0].of("layout") if len(of_runs(r.fields["parts"])) == 2}
     assert spread == {"up.weight", "up.bias", "down.weight"}
     assert step.keys == [(0, 0)]
     np.testing.assert_allclose(step.updates_RL[0], step.contributions_KL[0], rtol=1e-6)

@@ -16,6 +16,7 @@ from failuremap.audit.capture.names import FLATTENING
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.sketch import together
 from failuremap.audit.capture.watching import Watched, is_readable
+from failuremap.audit.trace import as_runs
 
 
 def install(recorder: Recorder) -> None:
@@ -118,7 +119,7 @@ class Lengths:
         found = {parts: _length(gradients) for parts, gradients in self._by_parts.items()}
         if list(found) == [()]:
             return {"norm": found[()]}
-        return {"norm": None, "norms": [{"parts": parts, "norm": norm} for parts, norm in found.items()]}
+        return {"norm": None, "norms": [{"parts": as_runs(parts), "norm": norm} for parts, norm in found.items()]}
 
 
 def _length(gradients: list[Tensor]) -> float:

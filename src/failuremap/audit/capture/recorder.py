@@ -147,7 +147,7 @@ class Recorder:
         if self.modules.flattened:
             return
         backward = self._running()
-        if not is_readable(gradient) or tuple(gradient.shape) != watched.shape:
+        if (type(gradient) is not Tensor and not is_readable(gradient)) or gradient.shape != watched.shape:
             raise TypeError(
                 f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
             )

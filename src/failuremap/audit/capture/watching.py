@@ -12,6 +12,7 @@ from torch import Tensor
 from failuremap.audit.capture.layout import Layout, is_distributed, layout_of, local
 from failuremap.audit.capture.shard_sketch import ShardSketch
 from failuremap.audit.capture.sketch import COORDINATES, Sketch
+from failuremap.audit.trace import as_runs
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Watched:
     """By what its gradient, its update and its weights are read, and how each is distributed over ranks, if it is."""
     told: set[str] = field(default_factory=set)
     """Which of these layouts the trace knows."""
+    _plain: set[str] = field(default_factory=set)
 
     def read(self, tensor: Tensor, of: str) -> Tensor:
         """The sketch of a tensor, or this rank's part of it.
@@ -43,6 +45,8 @@ class Watched:
             tensor: Of this parameter: its gradient in a backward, what the optimizer steps on, or the parameter itself.
             of: Which: "gradient", "update" or "weights".
         """
+        if of in self._plain and type(tensor) is Tensor:
+            return self.sketch(tensor)
         return self._reader(tensor, of)(local(tensor))
 
     def sample(self, tensor: Tensor, of: str) -> Tensor:
@@ -55,6 +59,7 @@ class Watched:
             if layout is not None and layout.shape != self.shape:
                 raise TypeError(f"the {of} of parameter {self.id} has the shape {layout.shape}, expected {self.shape}")
             self.readers[of] = layout, self.sketch if layout is None else ShardSketch(self.sketch, layout)
+            self._plain |= {of} if layout is None else set()
         known, reader = self.readers[of]
         if known is not layout:
             raise TypeError(f"the {of} of parameter {self.id} is distributed over ranks in another way than before")
@@ -70,20 +75,25 @@ class Watched:
             if layout is not None and of not in self.told:
                 self.told.add(of)
                 where = {"held": reader.positions, "span": layout.span} if isinstance(reader, ShardSketch) else {}
-                yield {"kind": "layout", "id": self.id, "of": of, "parts": layout.parts, "mesh": layout.mesh, **where}
+                ranks = {"parts": as_runs(layout.parts), "mesh": as_runs(layout.mesh)}
+                yield {"kind": "layout", "id": self.id, "of": of, **ranks, **where}
 
     def holds_gradient(self) -> bool:
         """Whether a gradient is accumulated before a backward; if not, whatever came before it was discarded."""
-        gradients = [getattr(self.tensor(), "grad", None)]
-        if self.managed is not None:
-            managed = self.managed()
-            gradients += [getattr(managed, "unsharded_accumulated_grad", None)]
-            gradients += [getattr(getattr(managed, "_unsharded_param", None), "grad", None)]
-        return any(self._is_live(gradient) for gradient in gradients if gradient is not None and is_readable(gradient))
+        tensor = self.tensor()
+        gradient = None if tensor is None else tensor.grad
+        if self.managed is None:
+            return gradient is not None and self._is_live(gradient)
+        managed = self.managed()
+        waiting = getattr(managed, "unsharded_accumulated_grad", None)
+        gathered = getattr(getattr(managed, "_unsharded_param", None), "grad", None)
+        return any(self._is_live(held) for held in (gradient, waiting, gathered) if held is not None)
 
     def _is_live(self, gradient: Tensor) -> bool:
-        if not is_distributed(gradient):
+        if type(gradient) is Tensor:
             return bool(self.sketch.coordinates(gradient.detach()).any())
+        if not is_readable(gradient):
+            return False
         flat = local(gradient).detach().reshape(-1)
         return bool(flat[:: max(1, len(flat) // COORDINATES)].any())
 
