@@ -77,8 +77,9 @@ MECHANISM = Mechanism(
     ),
     repair=(
         "Add the parts over the tensor- or sequence-parallel group, before the gradients are averaged over the "
-        "replicas: dist.all_reduce(p.grad, group=tp_group). With DTensor, say what the gradient is where a tensor "
-        "leaves it: x.to_local(grad_placements=[Partial()]); in Megatron-LM, set p.sequence_parallel = True."
+        "replicas: dist.all_reduce(p.grad, group=tp_group). With DTensor, give the module a plan, SequenceParallel() "
+        "for a norm, or say what the gradient is where a tensor leaves it: x.to_local(grad_placements=[Partial()]); in "
+        "Megatron-LM, set p.sequence_parallel = True."
     ),
     references=(
         "https://github.com/NVIDIA/Megatron-LM/issues/1446",

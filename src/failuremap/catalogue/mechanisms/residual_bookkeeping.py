@@ -26,12 +26,11 @@ MECHANISM = Mechanism(
     ),
     relevance=(
         "The memories' mean over the ranks is the same in both forms, so a check that nothing is lost in the sum finds "
-        "it in order. Whether the local or the averaged gradient is meant was asked of the authors of PowerSGD."
+        "it in order. PowerSGD's factors depend on that mean alone: its authors, who were asked, and PyTorch's hook "
+        "take the averaged gradient, and their updates are the same either way. With top-k, signs or quantisation, "
+        "where each rank compresses for itself, they are not."
     ),
-    limitations=(
-        "The largest elements are kept, without momentum; in PowerSGD the ranks share the factors, and the local "
-        "reconstruction has to be computed beside the averaged one."
-    ),
+    limitations="Top-k without momentum stands for all compressors that each rank applies for itself.",
     contract=(
         "Given the ranks' gradients step by step, send at each step the largest elements of gradient plus memory, and "
         "keep the rest; return the sum of the updates, each the mean of what was sent, and then each rank's memory."
