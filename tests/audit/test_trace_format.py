@@ -53,8 +53,8 @@ def test_the_page_names_the_magic_and_the_version():
 
 
 def undocumented(fields: dict[str, object]) -> list[str]:
-    """The fields of a record, of its losses and of its path that the page does not name."""
-    inner = [*fields.get("losses", []), fields.get("path", {})]
+    """The fields of a record, of its losses, of its calls and of its path that the page does not name."""
+    inner = [*fields.get("losses", []), *fields.get("calls", []), fields.get("path", {})]
     names = [*fields, *(name for part in inner for name in part)]
     return [name for name in names if f"`{name}`" not in PAGE and name != "kind"]
 
@@ -117,4 +117,29 @@ def test_the_page_names_every_kind_and_field_of_a_sharded_job(job_server, tmp_pa
     )
 
     assert {record.kind for record in seen.records} >= {"layout", "value-clip"}
+    assert unnamed(seen.records) == []
+
+
+@pytest.mark.torch
+def test_the_page_names_every_kind_and_field_of_a_job_with_collectives(job_server, tmp_path):
+    from audit.capture.test_collectives import watch
+
+    seen, _ = watch(
+        job_server,
+        tmp_path,
+        """
+        out = Sum.apply(model(x))
+        dist.all_gather([torch.empty_like(out) for _ in range(2)], out)
+        F.cross_entropy(out, y).backward()
+        reduce()
+        pending = dist.all_reduce(model.weight.grad.clone(), op=dist.ReduceOp.MAX, async_op=True)
+        try:
+            dist.all_reduce(None)
+        except TypeError:
+            step.step()
+        """,
+    )
+
+    named = {field for record in seen.of("collectives") for call in record.fields["calls"] for field in call}
+    assert named >= {"op", "by", "carries_gradient", "rows", "parameters", "other_elements", "waiting", "errors"}
     assert unnamed(seen.records) == []

@@ -23,12 +23,21 @@ def install() -> None:
     folder = os.environ.get("FAILUREMAP_TRACE_DIR")
     if current is not None or not folder:
         return
-    from failuremap.audit.capture import data_parallel, graph, losses, optimizers, parameters, sharded, swapping
+    from failuremap.audit.capture import (
+        collectives,
+        data_parallel,
+        graph,
+        losses,
+        optimizers,
+        parameters,
+        sharded,
+        swapping,
+    )
     from failuremap.audit.capture.recorder import Recorder
 
     steps = os.environ.get("FAILUREMAP_STEPS")
     current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None)
-    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, swapping):
+    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, swapping, collectives):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)
@@ -42,4 +51,7 @@ def install() -> None:
 def finish() -> None:
     """Ends this process's trace; further calls do nothing."""
     if current is not None:
+        from failuremap.audit.capture import collectives
+
         current.finish()
+        collectives.restore()

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
+from failuremap.audit.capture import collectives
 from failuremap.audit.capture.layout import Layout, local, whole
 from failuremap.audit.capture.names import FLATTENING
 from failuremap.audit.capture.recorder import Recorder, quiet
@@ -63,6 +64,7 @@ def _observe_last(recorder: Recorder, optimizer: Optimizer) -> None:
 def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     """Writes down the update of one optimizer step, and the weights that it starts from."""
     recorder.flush_backward()
+    collectives.tell(recorder)
     number, count = recorder.count_step(optimizer)
     present: list[Watched] = []
     absent: list[str] = []

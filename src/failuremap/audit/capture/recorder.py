@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch, together
@@ -68,6 +69,7 @@ class Recorder:
         self.depth = 0
         self.ddp_forwards: list[tuple[weakref.ref[Any], bool]] = []
         self.comm_hooks: list[str] = []
+        self.calls = Calls()
         self.counts: list[int] = []
         self.optimizers: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         self.optimizer_count = 0

@@ -1,0 +1,45 @@
+"""Who calls a collective: a line of the script, or an autograd function, whose backward may be the script's own."""
+
+from __future__ import annotations
+
+import os
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+_TORCH = os.path.dirname(torch.__file__)
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# torch.autograd.Function.apply, and its counterpart in backward
+_APPLY = os.path.join(_TORCH, "autograd", "function.py")
+# its function runs the script's own forward, and is none of its own
+_CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
+_DEPTH = 24
+
+
+class Caller(NamedTuple):
+    """Who calls a collective."""
+
+    by: str
+    """The autograd function whose forward or backward calls it; '' where none does."""
+    own: bool
+    """Whether the code that calls it is the script's, or a library's, and not torch's."""
+    site: str
+    """The innermost line outside torch."""
+
+
+def caller_of(frame: FrameType | None) -> Caller:
+    """Follows the frames from the one that calls outward; names and lines are read, never the variables."""
+    own = frame is not None and not frame.f_code.co_filename.startswith(_TORCH)
+    site, inner = "", None
+    for _ in range(_DEPTH):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code.co_name == "apply" and code.co_filename == _APPLY and inner and inner.co_filename != _CHECKPOINT:
+            name = inner.co_qualname.split(".")[-2:][0]
+            return Caller(name, not inner.co_filename.startswith(_TORCH), site)
+        if not site and not code.co_filename.startswith((_TORCH, _OURS, "<")):
+            site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+        inner, frame = code, frame.f_back
+    return Caller("", own, site)

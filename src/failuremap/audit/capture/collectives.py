@@ -1,0 +1,207 @@
+"""Watches the collectives that are called from Python: which, by whom, over which ranks, how much, and when.
+
+Nothing of what is in them: a call costs a few integers, and no tensor is kept. Not seen are those below Python (the
+reducer of DistributedDataParallel), methods of process groups, functional collectives, and what is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from failuremap.audit.capture.callers import caller_of
+from failuremap.audit.capture.calls import Alike, Entry, Gradients, Span
+from failuremap.audit.capture.layout import local
+from failuremap.audit.capture.recorder import Recorder, quiet
+
+# what goes in: its place and its name; and the same of what comes out
+_COLLECTIVES = {
+    "all_reduce": (0, "tensor", 0, "tensor"),
+    "all_reduce_coalesced": (0, "tensors", 0, "tensors"),
+    "reduce": (0, "tensor", 0, "tensor"),
+    "reduce_scatter": (1, "input_list", 0, "output"),
+    "reduce_scatter_single": (1, "input", 0, "output"),
+    "reduce_scatter_tensor": (1, "input", 0, "output"),
+    "all_gather": (1, "tensor", 0, "tensor_list"),
+    "all_gather_single": (1, "input_tensor", 0, "output_tensor"),
+    "all_gather_into_tensor": (1, "input_tensor", 0, "output_tensor"),
+    "all_to_all": (1, "input_tensor_list", 0, "output_tensor_list"),
+    "all_to_all_single": (1, "input", 0, "output"),
+    "broadcast": (0, "tensor", 0, "tensor"),
+    "gather": (0, "tensor", 1, "gather_list"),
+    "send": (0, "tensor", 0, "tensor"),
+    "isend": (0, "tensor", 0, "tensor"),
+}
+_GATHERS = ("all_gather", "all_gather_single", "all_gather_into_tensor")
+# what a script does with the handle of an asynchronous call before it reads the result
+_WAITS = ("wait", "synchronize", "get_future", "is_completed", "block_current_stream")
+_C10D = os.path.join(os.path.dirname(torch.__file__), "distributed", "distributed_c10d.py")
+
+_restore: list[Callable[[], None]] = []
+
+
+def install(recorder: Recorder) -> None:
+    """Watches the collectives of torch.distributed, and who waits for them."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    for name in _COLLECTIVES:
+        original = getattr(distributed_c10d, name, None)
+        if original is not None:
+            watching = _watching(recorder, name, original)
+            for module in (distributed_c10d, torch.distributed):
+                _replace(module, name, watching)
+    for name in _WAITS:
+        if name in vars(distributed_c10d.Work):
+            _replace(distributed_c10d.Work, name, _noticing(recorder, vars(distributed_c10d.Work)[name]))
+
+
+def restore() -> None:
+    """Puts everything back that `install` replaced, where nothing else has replaced it since."""
+    while _restore:
+        _restore.pop()()
+
+
+def _replace(holder: Any, name: str, watching: Callable[..., Any]) -> None:
+    original = vars(holder)[name]
+
+    def back() -> None:
+        if vars(holder).get(name) is watching:
+            setattr(holder, name, original)
+
+    setattr(holder, name, watching)
+    _restore.append(back)
+
+
+def _noticing(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def waited(self: object, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if result is not False:  # is_completed may say no
+            recorder.calls.awaited(self)
+        return result
+
+    return waited
+
+
+def _watching(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or not recorder.active:
+            return original(*args, **kwargs)
+        if name != "isend" and sys._getframe(1).f_code.co_filename == _C10D:  # called by another collective
+            return original(*args, **kwargs)
+        entry = _noted(recorder, name, args, kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            recorder.calls.failed(entry, error)
+            raise
+        if hasattr(result, "is_completed"):
+            recorder.calls.started(entry, result)
+        return result
+
+    return collective
+
+
+def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+    """Counts a call before it is made; None where nothing could be read."""
+    try:
+        if any(value is torch.distributed.GroupMember.NON_GROUP_MEMBER for value in _all(args, kwargs)):
+            return None
+        place, key, out_place, out_key = _COLLECTIVES[name]
+        sent = list(_tensors(args, kwargs, place, key))
+        received = list(_tensors(args, kwargs, out_place, out_key))
+        floating = any(tensor.is_floating_point() for tensor in sent)
+        caller = caller_of(sys._getframe(2))
+        running = torch._C._current_graph_task_id() != -1
+        plain = floating and not caller.by and not running
+        following = plain and torch.is_grad_enabled()
+        carries = following and any(tensor.requires_grad and tensor.numel() > 1 for tensor in sent)
+        gathers = following and name in _GATHERS and sum(tensor.numel() for tensor in sent) > 1
+        alike = Alike(
+            name,
+            next((str(value).rpartition(".")[2].lower() for value in _all(args, kwargs) if _is_operation(value)), ""),
+            _ranks(args, kwargs),
+            recorder.backward_count,
+            running,
+            caller.by,
+            caller.own,
+            caller.site,
+            carries,
+            sum(len(tensor) for tensor in received if tensor.dim()) if gathers else 0,
+        )
+        elements = sum(tensor.numel() for tensor in sent) if floating else 0
+        return recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
+    except Exception as error:
+        recorder.note_error("collective", error)
+        return None
+
+
+def _all(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    yield from args
+    yield from kwargs.values()
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, key: str) -> Iterator[Tensor]:
+    value = args[place] if place < len(args) else kwargs.get(key)
+    listed = [value] if isinstance(value, Tensor) else value or ()
+    yield from (tensor for tensor in listed if isinstance(tensor, Tensor))
+
+
+def _is_operation(value: object) -> bool:
+    return type(value).__name__ in ("RedOpType", "ReduceOp")
+
+
+def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    distributed = torch.distributed
+    group = next((value for value in _all(args, kwargs) if isinstance(value, distributed.ProcessGroup)), None)
+    return tuple(distributed.get_process_group_ranks(group)) if distributed.is_initialized() else ()
+
+
+def _span(tensor: Tensor) -> Span | None:
+    """Where a tensor lies; None where it lies nowhere."""
+    held: Any = local(tensor)
+    held = held._values() if held.is_sparse else held
+    if not held.numel() or held.layout != torch.strided:
+        return None
+    start = held.data_ptr()
+    return start, start + held.numel() * held.element_size(), held.numel()
+
+
+@quiet
+def tell(recorder: Recorder) -> None:
+    """Writes down which collectives were called since the last step."""
+    entries = recorder.calls.taken()
+    if not entries:
+        return
+    gradients = Gradients(list(_gradients(recorder))) if any(entry.spans for entry in entries) else Gradients([])
+    told = []
+    for entry in entries:
+        fields = entry.fields(recorder.backward_count, gradients)
+        told.append(fields | {"group": _group(recorder, entry.alike.group)})
+    ids = sorted({id for fields in told for id in fields.get("parameters", ())})
+    recorder.write({"kind": "collectives", "calls": told}, None, ids)
+
+
+def _gradients(recorder: Recorder) -> Iterator[tuple[int, int, int]]:
+    for watched in recorder.watched:
+        gradient = getattr(watched.tensor(), "grad", None)
+        span = None if gradient is None else _span(gradient)
+        if span is not None:
+            yield span[0], span[1], watched.id
+
+
+def _group(recorder: Recorder, ranks: tuple[int, ...]) -> int:
+    groups = recorder.calls.groups
+    if ranks not in groups:
+        groups[ranks] = len(groups)
+        recorder.write({"kind": "group", "id": groups[ranks], "ranks": list(ranks)})
+    return groups[ranks]
