@@ -77,6 +77,12 @@ OWN_EVIDENCE = {
     "late-division": by_rule("count_weighted_over_ranks", TWO, MEAN, RANKS),
     "norm-misses-shards": found(set(), Sign.SHARDS_SCALED_APART, RANKS),
     "partials-not-reduced": found(set(), Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP),
+    "unused-on-last-microbatch": found(
+        set(), Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.OWN_RANK_ONLY, Sign.DDP_PRESENT
+    ),
+    "average-divides-by-elements": found(set(), Sign.DIVIDED_BY_ELEMENTS, Sign.SOME_PARAMETERS),
+    "sparse-path-own-scale": found(set(), Sign.SPARSE_APART, Sign.SOME_PARAMETERS),
+    "divide-factor-on-root-only": found(set(), Sign.MODULES_APART, Sign.SOME_PARAMETERS),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 
@@ -149,6 +155,7 @@ def test_both_are_named_where_the_evidence_is_the_same(slugs, evidence):
         ("count-applied-twice", by_rule("counts_twice_over_ranks", TWO, MEAN, RANKS)),
         ("count-applied-twice", by_rule("rank_counts_twice", TWO_BY_THREE, SUM, RANKS, WINDOW)),
         ("count-applied-twice", by_rule("counts_twice_over_mean_count", TWO, RANKS)),
+        ("unused-on-last-microbatch", found(set(), Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.NO_DDP)),
         ("late-division", by_rule("unit_sum", TWO, SUM, RANKS)),
         ("partials-averaged", by_rule("mean", EQUAL_TWO, MEAN, promise="sum")),
     ],

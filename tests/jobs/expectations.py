@@ -371,7 +371,7 @@ SHARDED = [
     wrong("fsdp-summed", "fsdp_lm.py", "--fault summed", 3, "replicas-summed"),
     wrong("fsdp-averaged-again", "fsdp_lm.py", "--fault averaged-again", 2,
           "global-denominator-averaged-again averaged-over-ranks-twice"),
-    wrong("fsdp-root-factor", "fsdp_lm.py", "--fault root-factor", 2, ""),
+    wrong("fsdp-root-factor", "fsdp_lm.py", "--fault root-factor", 2, "divide-factor-on-root-only"),
     wrong("fsdp-micro-dropped", "fsdp_lm.py", "--fault micro-dropped --accum 3 --sync every", 2, "microbatch-dropped"),
     wrong("fsdp-zero-inside", "fsdp_lm.py", "--fault zero-inside --accum 2 --sync every", 2,
           "accumulator-overwritten"),

@@ -11,6 +11,7 @@ from failuremap.audit import patterns, shard_words, words
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
+from failuremap.audit.other_parameters import judge_other_parameters
 from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
 from failuremap.audit.weigh import Readings, read_losses
@@ -109,7 +110,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     signs = _surroundings(fitted)
     _judge_left(judged, fitted, signs)
     main = _main(judged, fitted, signs)
-    _judge_other_parameters(judged, fitted, main, signs)
+    judge_other_parameters(judged, fitted, main, signs)
     judge_partials(judged, fitted, signs)
     _judge_same(judged, fitted, signs)
     if main is not None:
@@ -290,78 +291,6 @@ def _apart(vectors: list[Floats], errors: list[Floats]) -> bool:
 
 def _pattern(sign: Sign, signs: set[Sign], sentence: str, fitted: Fitted, observation: Observation) -> Fault:
     return Fault(str(sign), signs | {sign}, sentence, cells=cells(fitted, _rule_of(observation, fitted)))
-
-
-def _judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, signs: set[Sign]) -> None:
-    """Parameters that follow another rule than most."""
-    names = [parameter.name for parameter in fitted.step.parameters]
-    local, scaled, other = set[str](), dict[str, float](), set[str]()
-    for observation in fitted.observations:
-        local |= set(observation.own)
-        scaled |= observation.scaled
-        for cluster in observation.clusters[1:]:
-            touched = {names[p] for p in np.flatnonzero(cluster.parameters)}
-            solution = cluster.solution
-            found = patterns.presence(solution.coefficients, solution.errors, fitted.nonzero_K)
-            if patterns.own_only(found, fitted.step.keys, observation.ranks[0]):
-                local |= touched
-            elif main is not None and (factor := _proportional(solution.coefficients, main.coefficients_K)) is not None:
-                scaled |= dict.fromkeys(touched, factor)
-            else:
-                other |= touched
-    if main is None:
-        return
-    if local:
-        sentence = words.local_parameters(sorted(local), len(names))
-        judged.faults.append(
-            Fault(
-                "local parameters",
-                signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS},
-                sentence,
-                parameters=sorted(local),
-                cells=cells(fitted, main),
-            )
-        )
-    if other - local:
-        judged.faults.append(
-            Fault(
-                "other parameters",
-                signs | {Sign.SOME_PARAMETERS},
-                words.other_parameters(sorted(other), len(names)),
-                parameters=sorted(other),
-            )
-        )
-    _judge_scaled(judged, scaled, fitted)
-
-
-def _proportional(coefficients: Floats, main: Floats) -> float | None:
-    """f where the coefficients are f times the main ones; None where they are not."""
-    square = float(main @ main)
-    factor = float(coefficients @ main) / square if square > 0 else 0.0
-    apart = np.abs(coefficients - factor * main).max(initial=0.0)
-    return (
-        factor if apart <= 0.01 * np.abs(main).max(initial=0.0) * max(abs(factor), 1e-3) or abs(factor) < 1e-6 else None
-    )
-
-
-def _judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> None:
-    """Parameters that differ from the others by a factor: named where it is R or M, else the script's own affair."""
-    ranks, window = len(fitted.step.ranks), judged.micro_batch_count
-    groups = set() if fitted.step.sharding is None else fitted.step.sharding.group_sizes
-    named = {value for size in {ranks, window, *groups} for value in (size, 1 / size) if size != 1}
-    for factor in sorted({round(value, 4) for value in scaled.values()}):
-        touched = sorted(name for name, value in scaled.items() if round(value, 4) == factor)
-        if any(abs(factor / value - 1) < 0.01 for value in named):
-            judged.faults.append(
-                Fault(
-                    f"scaled parameters {factor} {touched}",
-                    {Sign.SOME_PARAMETERS},
-                    words.scaled_parameters(touched, factor),
-                    parameters=touched,
-                )
-            )
-        else:
-            judged.notes.append(words.scaled_parameters(touched, factor))
 
 
 def _judge_same(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:

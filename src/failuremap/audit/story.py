@@ -23,6 +23,8 @@ class Parameter:
     coordinates: int
     dtype: str
     size: int
+    sparse: bool = False
+    """Whether its gradient is a sparse tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ class _Story:
     def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         size = int(np.prod(fields["shape"], dtype=np.int64))
         self.parameters[fields["id"]] = Parameter(
-            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size
+            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size, bool(fields.get("sparse"))
         )
 
     def _layout(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,6 +168,24 @@ def scaled_parameters(names: list[str], factor: float) -> str:
     if abs(factor) < 1e-6:
         return f"{many} got gradients and an update of zero: {listed(names)}."
     return f"{many} get{'' if len(names) > 1 else 's'} {number(factor)} times the update of the rest: {listed(names)}."
+
+
+def unused_in_last(names: list[str], count: int) -> str:
+    """Parameters that the last micro-batch did without are not reduced."""
+    return (
+        f"{len(names)} of {count} parameters are not added up over all ranks, those that the window's last micro-batch "
+        f"does not use: {listed(names)}."
+    )
+
+
+def over_elements(sizes: Mapping[str, int]) -> str:
+    """Each tensor has a factor of its own, one over its elements."""
+    small, large = min(sizes, key=lambda name: sizes[name]), max(sizes, key=lambda name: sizes[name])
+    return (
+        f"The update of each tensor is divided by its number of elements: that of {small} ({sizes[small]}) is "
+        f"{number(sizes[large] / sizes[small])} times as large, against its gradient, as that of {large} "
+        f"({sizes[large]})."
+    )
 
 
 def unexplained(names: list[str], count: int, hooks: list[str]) -> str:

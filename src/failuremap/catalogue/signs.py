@@ -20,6 +20,10 @@ class Sign(StrEnum):
     MICRO_BATCH_MISSING = "micro-batch-missing"  # the update misses some micro-batch, and holds several others
     UNSYNCHRONISED_TAIL = "unsynchronised-tail"  # the micro-batches after the synchronised one stay local
     SOME_PARAMETERS = "some-parameters"  # it is so for a part of the parameters, the others follow another rule
+    UNUSED_IN_LAST_MICRO_BATCH = "unused-in-last-micro-batch"  # these are the ones that the last one did not use
+    SPARSE_APART = "sparse-apart"  # these are the ones whose gradients are sparse, or all others
+    MODULES_APART = "modules-apart"  # these are all those of some modules, and the whole model is sharded by module
+    DIVIDED_BY_ELEMENTS = "divided-by-elements"  # the update of each tensor is divided by its number of elements
     EMPTY_CONTRIBUTION = "empty-contribution"  # a contribution without a unit has a share, or is not finite
     PARTIAL_ONLY = "partial-only"  # ranks of one model step on their own partial gradient of a parameter they share
     SAME_CONTRIBUTIONS = "same-contributions"  # the ranks' contributions are equal

@@ -121,6 +121,13 @@ step.step()
 
     np.testing.assert_allclose(seen.of("step")[0].payload[:128], seen.of("backward")[0].payload, rtol=1e-5)
     assert (seen.errors, np.any(seen.of("backward")[0].payload)) == ([], True)
+    assert [record.fields["sparse"] for record in seen.of("parameter")] == [True]
+
+
+def test_negative_control_a_dense_gradient_is_not_said_to_be_sparse(job_server, tmp_path):
+    seen = watch(job_server, tmp_path, MODEL + "back(); step.step()")
+
+    assert [record.fields.get("sparse", False) for record in seen.of("parameter")] == [False, False]
 
 
 def test_the_audit_stops_after_the_steps_it_was_asked_for(job_server, tmp_path):

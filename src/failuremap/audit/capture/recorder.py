@@ -154,6 +154,7 @@ class Recorder:
                 f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
             )
         sketch = watched.read(gradient.detach(), "gradient")
+        watched.sparse |= gradient.is_sparse
         if watched.holds_gradient():
             backward.kept.append(watched.id)
         backward.parameters.append(watched.id)
@@ -290,6 +291,7 @@ class Recorder:
             {
                 "kind": "parameter", "id": watched.id, "name": name, "shape": watched.shape, "dtype": watched.dtype,
                 "rows": watched.sketch.row_count, "coordinates": watched.sketch.coordinate_count,
+                **({"sparse": True} if watched.sparse else {}),
             }
         )  # fmt: skip
 

@@ -26,6 +26,8 @@ class Watched:
     dtype: str
     shape: tuple[int, ...]
     named: bool = False
+    sparse: bool = False
+    """Whether its gradient comes as a sparse tensor."""
     hook: Any = None
     """Handle of the hook that reads the gradient."""
     after: Any = None

@@ -1,7 +1,8 @@
 """An average over ranks is divided by the tensor's number of elements: 1/numel where 1/R is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -51,14 +52,12 @@ MECHANISM = Mechanism(
     ),
     promised="mean",
     attempt_follows="sum",
+    by_signs_alone=True,
+    signs=signs({Sign.DIVIDED_BY_ELEMENTS}),
     separated_by="tensors of different sizes: here each has its own factor, one over its number of elements",
     audit_sees=(
-        "Units that weigh alike in every tensor, with a factor for each tensor in proportion to one over its size; an "
-        "average that is a plain sum is named replicas-summed."
-    ),
-    audit_blind=(
-        "A factor on a single tensor counts as the script's own, and the audit does not compare such factors with "
-        "the tensors' sizes."
+        "Units that weigh alike in every tensor, with a factor for each tensor in proportion to one over its size, "
+        "where there are three sizes at least; an average that is a plain sum is named replicas-summed."
     ),
     repair=(
         "Ask for the sum and divide by the group yourself: dist.all_reduce(p.grad, op=dist.ReduceOp.SUM); p.grad /= "

@@ -1,7 +1,8 @@
 """The divide factor is set on the root alone: 1/R on nested modules where 1/factor is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=26,
@@ -49,14 +50,12 @@ MECHANISM = Mechanism(
     ),
     promised="",
     law="Times the factor, every element of the result is the sum of that element over the ranks.",
+    by_signs_alone=True,
+    signs=signs({Sign.MODULES_APART, Sign.SOME_PARAMETERS}),
     separated_by="which parameters differ: those of the nested modules, all by the same factor, and no others",
     audit_sees=(
         "Parameters that follow the mean beside others whose update is R over the factor times as large; the latter "
         "are those of the module that was wrapped last."
-    ),
-    audit_blind=(
-        "The audit says which parameters get another multiple of the mean than the rest, and knows neither the modules "
-        "that are wrapped nor the divide factors that are set on them."
     ),
     repair=(
         "Set it on every wrapped module: for module in model.modules(): if isinstance(module, FSDPModule): "

@@ -1,7 +1,8 @@
 """Sparse gradients are scaled by another factor than dense ones: f/R where 1/R is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -53,11 +54,12 @@ MECHANISM = Mechanism(
         ),
     ),
     promised="mean",
+    by_signs_alone=True,
+    signs=signs({Sign.SPARSE_APART, Sign.SOME_PARAMETERS}),
     separated_by="another predivide factor: the sparse parameters' update follows it, the dense ones' does not",
-    audit_sees=("The parameters with sparse gradients get a multiple of the update of the rest: the predivide factor."),
-    audit_blind=(
-        "The audit says that a parameter gets a multiple of the others' update; it does not note which gradients are "
-        "sparse, and so cannot say that the path is to blame."
+    audit_sees=(
+        "The parameters with sparse gradients, and only these, get a multiple of the update of the rest. It is a fault "
+        "where it is the number of ranks or of micro-batches, or one over it; any other may be the script's own."
     ),
     repair=(
         "Give both paths the same scale: values = gradient.coalesce() / factor; dist.all_reduce(values); p.grad = "

@@ -1,7 +1,8 @@
 """Parameters unused in the last micro-batch are never synchronised."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -55,12 +56,16 @@ MECHANISM = Mechanism(
         Clause("never-used", "boundary", "A parameter without any gradient gets no update: [].", ("never used",)),
     ),
     promised="mean",
+    by_signs_alone=True,
+    signs=signs(
+        {Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS},
+        {Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.OWN_RANK_ONLY},
+    ),
     separated_by="the parameters concerned: those without a gradient in the window's last micro-batch, and only these",
     audit_sees=(
         "Parameters whose update lacks other ranks' contributions, all from micro-batches before the last, beside "
         "parameters that are reduced."
     ),
-    audit_blind="The audit names parameters that aren't reduced, and does not ask which micro-batches used them.",
     repair=(
         "Reduce what the window used on any rank: after the last backward, used = torch.tensor([float(p.grad is not "
         "None) for p in params]); dist.all_reduce(used); then for each p with used > 0, with zeros where p.grad is "
