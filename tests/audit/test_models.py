@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from audit.judging import edited
 from audit.sharded_traces import layout, write_sharded
@@ -215,3 +216,16 @@ def test_two_models_are_two_contributions(tmp_path):
 
     assert verdict.sentence == "A token on rank 2 weighs 1.50 times a token on rank 0."
     assert slugs(verdict) == ["replica-means-ignore-counts"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_that_differ_by_rounding_are_no_terms_of_a_sum(dtype, tmp_path):
+    def rounded(gradients, _):
+        found = same(gradients, _)
+        found[1] *= 1 + 2e-6 * np.sin(np.arange(found.shape[-1]))
+        return found
+
+    job = HandJob([[300, 300], [300, 300]], first_rank, gradients=rounded, dtype=dtype)
+    verdict = diagnose(on_one_mesh(tmp_path, job))
+
+    assert (verdict.outcome, verdict.reasons) == ("right", [])

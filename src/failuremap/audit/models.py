@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+# relative distance of the ranks' gradients from which they are terms of a sum; below it sums ran in another order
+_TERMS = 0.02
+# relative distance of the ranks' updates from which they are different ones
+_UNLIKE = 1e-4
+
 
 def one_rank_a_model(step: Step, ranks: Sequence[Rank]) -> Step:
     """The step as if the first rank of each model had run it alone; unchanged where each rank runs its own."""
@@ -106,20 +111,20 @@ class _Model:
             if layout is not None and len(layout.parts) > 1:
                 members = [numbers.index(rank) for rank in layout.parts if rank in numbers]
                 self.contributions_ML[:, columns] = of_all[members].sum(axis=0)
-            elif _differ(of_all, parameter.dtype):
+            elif _apart(of_all, _TERMS):
                 self.contributions_ML[:, columns] = of_all.sum(axis=0)
                 factor = _own_factor(of_all, self._updates_GL[:, columns], parameter.dtype)
                 if factor is not None and not self.reasons:
                     self.own_parts[parameter.name] = factor
                     continue
-            if _differ(self._updates_GL[:, None, columns], parameter.dtype):
+            if _apart(self._updates_GL[:, columns], max(_UNLIKE, 20 * EPSILON.get(parameter.dtype, 6e-8))):
                 self.reasons.append(shard_words.updates_differ(parameter.name, numbers))
 
 
-def _differ(rows_GML: Floats, dtype: str) -> bool:
-    """Whether what should be the same on all ranks is not, beyond rounding."""
-    apart = np.abs(rows_GML - rows_GML[:1]).max(initial=0.0)
-    return bool(apart > 20 * EPSILON.get(dtype, 6e-8) * np.abs(rows_GML).max(initial=0.0))
+def _apart(rows: Floats, limit: float) -> bool:
+    """Whether some rank has another vector than the first, by more than a part of their size."""
+    flat, apart = rows.reshape(-1), (rows - rows[:1]).reshape(-1)
+    return float(apart @ apart) > limit**2 * float(flat @ flat)
 
 
 def _own_factor(gradients_GML: Floats, updates_GL: Floats, dtype: str) -> float | None:
