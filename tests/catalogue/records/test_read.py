@@ -314,3 +314,10 @@ def test_a_hundred_megabytes_are_refused():
 
 def test_only_a_case_comes_out():
     assert isinstance(case_from_document(member_document()), Case)
+
+
+def test_many_fields_are_read_in_the_time_of_one_pass():
+    text = json.dumps({f"field{number}": number for number in range(200_000)})
+
+    with pytest.raises(RecordError, match=r"^record='a\.json': the field 'last' is there twice in one object\.$"):
+        read_json(text[:-1] + ', "last": 1, "last": 2}', "a.json", max_bytes=len(text) + 99)

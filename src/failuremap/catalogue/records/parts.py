@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import sys
+from collections import Counter
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -165,7 +166,7 @@ class Run(Part):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Run:
-        repeated = next((label for label in self.labels if self.labels.count(label) > 1), None)
+        repeated = next((label for label, times in Counter(self.labels).items() if times > 1), None)
         if repeated is not None:
             raise ValueError(f"observations: check={repeated!r} is there twice; a label names one check")
         all_passed = all(seen.passed for seen in self.observations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,8 +34,7 @@ def read_json(text: str, name: str, max_bytes: int = MAX_BYTES) -> Any:
         raise RecordError(f"record={name!r}: {constant} is no JSON; write such a number as a string.")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
+        twice = next((key for key, times in Counter(key for key, _ in pairs).items() if times > 1), None)
         if twice is not None:
             raise RecordError(f"record={name!r}: the field {twice!r} is there twice in one object.")
         return dict(pairs)
