@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.beside import Beside, BesideReader
 from failuremap.audit.discarded import runs_of
 from failuremap.audit.trace import Trace, of_runs
 from failuremap.errors import TraceError
@@ -86,6 +87,7 @@ class Part:
     clips: list[dict[str, Any]]
     norms: list[tuple[tuple[int, ...], float]] | None
     """Lengths of what this rank has of the update, by the ranks that hold it together (() where it is whole)."""
+    beside: Beside = field(default_factory=Beside)
     runs: list[list[int]] = field(default_factory=list)
     """The passes between one clearing of the gradients and the next; the update holds the last run."""
 
@@ -169,12 +171,14 @@ class _Story:
         self.notes: list[str] = []
         self.final: Chunk | None = None
         self.last_backward = 0
+        self.beside = BesideReader()
 
     def read(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         """Takes in one record; kinds that a step does not need are passed over."""
         readers = {
             "parameter": self._parameter, "backward": self._backward, "step": self._step, "clip": self._clip,
             "value-clip": self._value_clip, "note": self._note, "end": self._end, "layout": self._layout,
+            "group": self.beside.group, "collectives": self.beside.collectives,
         }  # fmt: skip
         if fields["kind"] in readers:
             readers[fields["kind"]](fields, payload)
@@ -236,7 +240,7 @@ class _Story:
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
             [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
             [Chunk(ids, payload[update_size:], whole)],
-            fields["absent"], fields["unwatched"], self.clips, _norms(fields),
+            fields["absent"], fields["unwatched"], self.clips, _norms(fields), self.beside.taken(fields),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
@@ -279,14 +283,12 @@ class _Story:
         if last is None or not same or not part.backwards or last.ids & part.ids:
             self.parts.append(part)
             return
+        last.beside.add(part.beside)
         last.updates += part.updates
         last.weights += part.weights
         last.norms = None if last.norms is None or part.norms is None else last.norms + part.norms
-        last.absent, last.unwatched, last.clips = (
-            last.absent + part.absent,
-            last.unwatched + part.unwatched,
-            last.clips + part.clips,
-        )
+        last.absent, last.unwatched = last.absent + part.absent, last.unwatched + part.unwatched
+        last.clips += part.clips
 
     def told(self) -> Rank:
         for part in self.parts:

@@ -67,7 +67,7 @@ def test_calls_after_backward_are_told_with_the_gradients_that_they_reduce(job_s
     }  # fmt: skip
     assert sorted(seen.names[id] for id in call["parameters"]) == ["bias", "weight"]
     assert "other_elements" not in call
-    assert [record.fields["ranks"] for record in seen.of("group")] == [[0, 1]]
+    assert [record.fields["ranks"] for record in seen.of("group")] == [[[0, 2, 1]]]
 
 
 def test_a_reduced_copy_lies_on_no_gradient(job_server, tmp_path):

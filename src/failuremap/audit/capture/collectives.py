@@ -19,6 +19,7 @@ from failuremap.audit.capture.callers import caller_of
 from failuremap.audit.capture.calls import Alike, Entry, Gradients, Span
 from failuremap.audit.capture.layout import local
 from failuremap.audit.capture.recorder import Recorder, quiet
+from failuremap.audit.trace import as_runs
 
 # what goes in: its place and its name; and the same of what comes out
 _COLLECTIVES = {
@@ -203,5 +204,5 @@ def _group(recorder: Recorder, ranks: tuple[int, ...]) -> int:
     groups = recorder.calls.groups
     if ranks not in groups:
         groups[ranks] = len(groups)
-        recorder.write({"kind": "group", "id": groups[ranks], "ranks": list(ranks)})
+        recorder.write({"kind": "group", "id": groups[ranks], "ranks": as_runs(ranks)})
     return groups[ranks]

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from failuremap.audit.capture import collectives
 from failuremap.audit.capture.layout import Layout, local, whole
-from failuremap.audit.capture.names import FLATTENING
+from failuremap.audit.capture.rates import rates
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.sketch import together
 from failuremap.audit.capture.watching import Watched, is_readable
@@ -71,13 +71,12 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     unwatched: list[str] = []
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         watched = recorder.watch(parameter)
-        if recorder.modules.flattened:
-            unwatched += [FLATTENING] if parameter.grad is not None else []
-        elif watched is None:
+        gradient = None if watched is None else watched.stepped_on()
+        if watched is None:
             unwatched += [type(parameter).__name__] if parameter.grad is not None else []
-        elif parameter.grad is None or not is_readable(parameter.grad):
+        elif gradient is None or not is_readable(gradient):
             absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
-            unwatched += [type(parameter.grad).__name__] if parameter.grad is not None else []
+            unwatched += [type(gradient).__name__] if gradient is not None else []
         else:
             present.append(watched)
     _write_step(
@@ -92,13 +91,15 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
     lengths = Lengths()
     for watched in present:
         tensor = watched.tensor()
-        assert tensor is not None and tensor.grad is not None
-        updates.append(_unscaled(watched.read(tensor.grad, "update"), optimizer))
+        gradient = watched.stepped_on()
+        assert tensor is not None and gradient is not None
+        updates.append(_unscaled(watched.read(gradient, "update"), optimizer))
         weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))
-        lengths.add(local(tensor.grad), watched.layout("update"))
+        lengths.add(local(gradient), watched.layout("update"))
     payload = together(updates + weights) if present else None
     ids = [watched.id for watched in present]
     fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", **lengths.fields()}
+    fields["rates"] = rates(optimizer, present)
     recorder.write({"kind": "step", **fields}, payload, ids)
 
 
