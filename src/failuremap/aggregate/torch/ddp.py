@@ -60,7 +60,7 @@ class DDPBackend(Backend):
         """Turns the mean that an earlier reduction left into a part of the coming sum."""
         if self._reduced and self.settings.nonfinite == "exclude":
             raise StepVoid(
-                f"This window of rank {self.ranks.own} has already been reduced, and nonfinite='exclude' takes one "
+                f"this window of rank {self.ranks.own} has already been reduced, and nonfinite='exclude' takes one "
                 "reduction a window: run all its micro-batches but the last under model.no_sync()."
             )
         self._returning = [p for p in self.names if p.grad is not None] if self._reduced else []
