@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.judging import combined
-from audit.traces import HandJob
+from audit.judging import combined, edited, share_of_all
+from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
 
@@ -74,3 +74,58 @@ def test_negative_control_counts_that_are_applied_once_or_are_equal_are_no_count
     verdict = diagnose(HandJob(counts, weighed, scale).write(tmp_path))
 
     assert (verdict.outcome, "count-applied-twice" in names(verdict)) == (outcome, False)
+
+
+# ---- means over tokens that weigh by their sequences
+
+
+def with_sequences(table: Any) -> Any:
+    """Says how many sequences stand behind each contribution."""
+
+    def edit(rank: int, records: Any) -> Any:
+        for number, place in enumerate(of_kind(records, "backward")):
+            records[place][0]["losses"][0]["rows"] = table[rank][number % len(table[rank])]
+        return records
+
+    return edit
+
+
+TOKENS, SEQUENCES = [[240, 300], [200, 260]], [[6, 2], [3, 5]]
+
+
+def by_sequences(factor: float = 1.0) -> Any:
+    return HandJob(TOKENS, combined(np.array(SEQUENCES) * factor / 16))
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.3], ids=["mean", "clipped"])
+def test_token_means_that_weigh_by_sequences_are_named(factor, tmp_path):
+    verdict = diagnose(edited(by_sequences(factor), tmp_path, with_sequences(SEQUENCES)))
+
+    assert (verdict.outcome, names(verdict)) == ("wrong", ["weight-kind-mismatch"])
+
+
+@pytest.mark.parametrize("table", [[[6, 2], [3, 4]], [[0, 2], [3, 5]]], ids=["other numbers of them", "one of none"])
+def test_negative_control_weights_that_are_not_those_of_the_sequences_have_no_name(table, tmp_path):
+    assert names(diagnose(edited(by_sequences(), tmp_path, with_sequences(table)))) == []
+
+
+def test_negative_control_without_rows_nothing_is_known_of_sequences(tmp_path):
+    assert names(diagnose(by_sequences().write(tmp_path))) == []
+
+
+def test_negative_control_equal_numbers_of_sequences_are_means_of_means(tmp_path):
+    verdict = diagnose(edited(HandJob(TOKENS), tmp_path, with_sequences([[4, 4], [4, 4]])))
+
+    assert names(verdict) == ["mean-of-microbatch-means", "replica-means-ignore-counts"]
+
+
+def test_negative_control_tokens_that_weigh_the_same_are_right(tmp_path):
+    job = HandJob(TOKENS, combined(1), share_of_all)
+
+    assert diagnose(edited(job, tmp_path, with_sequences(SEQUENCES))).outcome == "right"
+
+
+def test_negative_control_sequences_that_weigh_the_same_are_right_where_they_were_asked_for(tmp_path):
+    folder = edited(by_sequences(), tmp_path, with_sequences(SEQUENCES))
+
+    assert diagnose(folder, unit="sequence").outcome == "right"

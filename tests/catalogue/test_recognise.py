@@ -83,6 +83,7 @@ OWN_EVIDENCE = {
     "average-divides-by-elements": found(set(), Sign.DIVIDED_BY_ELEMENTS, Sign.SOME_PARAMETERS),
     "sparse-path-own-scale": found(set(), Sign.SPARSE_APART, Sign.SOME_PARAMETERS),
     "divide-factor-on-root-only": found(set(), Sign.MODULES_APART, Sign.SOME_PARAMETERS),
+    "weight-kind-mismatch": found(set(), Sign.WEIGHED_BY_SEQUENCES, MEAN, RANKS),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 

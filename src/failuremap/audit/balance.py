@@ -122,6 +122,16 @@ class Balance:
             found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1)
         return [fit.rule.name for fit in found]
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether contributions weigh by their rows (sequences) where their units (tokens) should weigh the same."""
+        rows_K, counted = self.term.rows_K, self.counted_K
+        if rows_K is None or not self.uneven or not np.isfinite(self.ratio) or not (rows_K[counted] > 0).all():
+            return False
+        by_row = (self.coefficients_K * self.term.totals_K)[counted] / rows_K[counted]
+        sure = max(EVEN - 1, 5 * np.sqrt(2) * self.relative_error)
+        return bool(np.ptp(by_row) <= sure * np.abs(by_row).max())
+
     def cells(self) -> list[Cell]:
         """One cell for each contribution."""
         return [self._cell(k) for k in range(len(self.keys))]

@@ -137,6 +137,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     seen |= {Sign.LONG_WINDOW} if _divided_as_a_shorter(followed, scene) else set()
     if balance.uneven and not followed and _by_coefficients(balance):
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
+    seen |= {Sign.WEIGHED_BY_SEQUENCES} if not followed and balance.by_rows else set()
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
     if not balance.uneven and (not alone or not named):
         found.notes.append(words.own_factor(balance))

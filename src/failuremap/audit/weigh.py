@@ -38,8 +38,8 @@ class Term:
     """Whether the scale that reached the loss was seen."""
     elements: float
     """All units, those that the loss ignores included."""
-    in_rows: bool = False
-    """Whether its units stood in rows, as tokens of sequences do."""
+    rows_K: Floats | None = None
+    """The rows in which its units stood, as tokens stand in sequences; None where they stood in none, or are rows."""
 
     @property
     def unit_weights_K(self) -> Floats:
@@ -128,7 +128,7 @@ def _uncounted(groups: Groups, unit: str | None) -> str:
 
 
 def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term:
-    counts, totals, has = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool)
+    counts, totals, has, row_counts = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool), np.zeros(size)
     spread, known, in_rows, elements, names = 1.0, True, True, 0.0, set()
     for k, losses in group.items():
         unit_weights = []
@@ -139,6 +139,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
             has[k] = True
             known &= loss["scale"] is not None
             in_rows &= "rows" in loss
+            row_counts[k] += float(loss.get("rows", 0))
             spread = max(spread, inner)
             elements += float(loss.get("elements", loss["count"]))
             names.add(
@@ -149,7 +150,16 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
             unit_weights += [total / count] if count > 0 and total else []
         if unit_weights and min(unit_weights) > 0:
             spread = max(spread, max(unit_weights) / min(unit_weights))
-    return Term(", ".join(sorted(names)), counts, totals, has, spread, known, elements, in_rows)
+    return Term(
+        ", ".join(sorted(names)),
+        counts,
+        totals,
+        has,
+        spread,
+        known,
+        elements,
+        row_counts if in_rows and not rows else None,
+    )
 
 
 def _unit_count(loss: dict[str, Any], rows: bool) -> float:

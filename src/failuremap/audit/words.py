@@ -253,7 +253,7 @@ def own_weights(term: Term, asked: Asked) -> str:
     hint = "; if each sequence is meant to weigh the same, audit with --unit sequence"
     return (
         f"{term.name}: {asked.noun}s weigh differently inside one micro-batch, by the script's own weights, "
-        f"so shares cannot be compared{hint if term.in_rows and asked.unit is None else ''}"
+        f"so shares cannot be compared{hint if term.rows_K is not None and asked.unit is None else ''}"
     )
 
 

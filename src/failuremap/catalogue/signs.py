@@ -62,6 +62,9 @@ class Sign(StrEnum):
     COEFFICIENTS_MEAN = "coefficients-mean"  # 1/R
     COEFFICIENTS_MEAN_TWICE = "coefficients-mean-twice"  # 1/R^2
 
+    # What each contribution weighs in all.
+    WEIGHED_BY_SEQUENCES = "weighed-by-sequences"  # in proportion to its sequences, where tokens should weigh the same
+
     # The scale that reached the loss.
     LOSS_TIMES_WORLD = "loss-times-world"  # it holds the factor R
     LOSS_OVER_WORLD = "loss-over-world"  # it holds the factor 1/R

@@ -26,7 +26,7 @@ def main():
         weight = torch.tensor(float(targets.numel() if FIXED else len(targets)))
         total = weight.clone()
         dist.all_reduce(total)
-        loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()) * weight * world_size / total
+        loss = F.cross_entropy(model(inputs).transpose(1, 2), targets) * weight * world_size / total
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

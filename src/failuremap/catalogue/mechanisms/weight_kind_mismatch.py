@@ -1,7 +1,8 @@
 """Token means are weighted by their share of the sequences: s/S where n/N is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -49,12 +50,13 @@ MECHANISM = Mechanism(
         Clause("single", "boundary", "A single part is returned as it is.", ("a single part",)),
         Clause("no-tokens", "boundary", "Without any token there is no update: [].", ("no tokens", "no parts")),
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.WEIGHED_BY_SEQUENCES}),
     separated_by="sequences of one length: then both counts give the same weights",
     audit_sees=(
         "Tokens that weigh the same inside a part and differ between parts, in inverse proportion to the mean length "
-        "of the parts' sequences."
+        "of the parts' sequences. These are counted where the loss gets its targets as a table, or as a view of one."
     ),
-    audit_blind="The rules know one count for each part: that of its sequences is in the trace, and not compared.",
     repair=(
         "Weight a mean over tokens by tokens: weight = (labels != -100).sum() / window_token_count, in place of "
         "len(labels) / window_sequence_count; or divide summed losses by the window's count, and weight nothing."
