@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -24,9 +25,13 @@ def _absent(what: str, advice: str) -> NoReturn:
 
 
 def find_tool(*names: str) -> str:
-    """Return the path of the first of these programs that is installed; skip, or fail in CI, if none is."""
+    """Return the path of the first of these programs that is installed; skip, or fail in CI, if none is.
+
+    One that came with this Python's packages goes before the system's.
+    """
+    places = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     for name in names:
-        if path := shutil.which(name):
+        if path := shutil.which(name, path=places):
             return path
     _absent(names[0], f"install one of: {', '.join(names)}")
 

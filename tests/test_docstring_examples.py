@@ -18,8 +18,14 @@ MODULES = [
 ]
 
 
+FRAMEWORKS = {"torch": ("torch",), "jax": ("jax", "optax")}
+
+
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module_hold(name):
+def test_the_examples_of_a_module_hold(name, require_module):
+    for room, needed in FRAMEWORKS.items():
+        for module in needed if f".{room}." in name else ():
+            require_module(module)
     importlib.import_module(name)
 
     result = doctest.testmod(sys.modules[name])
