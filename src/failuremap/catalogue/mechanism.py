@@ -107,19 +107,19 @@ class Mechanism:
         stages: The code.
     """
 
-    number: int = 0
+    number: int
     slug: str
     title: str
-    group: str = ""
+    group: str
     abstract: str
     root_cause: str
-    failure: str = ""
-    failed_approach: str = ""
-    relevance: str = ""
-    limitations: str = ""
+    failure: str
+    failed_approach: str
+    relevance: str
+    limitations: str
     contract: str
-    domain: str = ""
-    clauses: tuple[Clause, ...] = ()
+    domain: str
+    clauses: tuple[Clause, ...]
     promised: str = "weighted_mean"
     followed: tuple[str, ...] = ()
     attempt_follows: str = ""
@@ -128,14 +128,14 @@ class Mechanism:
     signs: Signs = (frozenset(),)
     never: frozenset[Sign] = frozenset()
     separated_by: str
-    audit_sees: str = ""
+    audit_sees: str
     audit_blind: str = ""
     repair: str
     references: tuple[str, ...]
-    related: tuple[str, ...] = ()
+    related: tuple[str, ...]
     alias: str = ""
-    published: str = "2026-11-30"
-    modified: str = "2026-11-30"
+    published: str
+    modified: str
     stages: Stages | None = None
 
     def rule_of(self, stage: Stage) -> str:

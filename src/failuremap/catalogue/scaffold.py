@@ -6,6 +6,7 @@ import keyword
 import re
 import string
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from failuremap.catalogue.shelf import mechanisms
@@ -39,7 +40,8 @@ def scaffold(slug: str, folder: Path = _HERE) -> tuple[Path, Path]:
     if slug in mechanisms() or taken:
         raise InvalidArgument(f"NAME={slug!r} is taken; see  failuremap show {slug}")
     number = 1 + max(entry.number for entry in mechanisms().values())
-    words = {"slug": slug, "module": module, "number": number, "title": slug.replace("-", " ").capitalize()}
+    title, today = slug.replace("-", " ").capitalize(), datetime.now(UTC).date()
+    words = {"slug": slug, "module": module, "number": number, "title": title, "today": today}
     for path, name in zip(paths, ("mechanism.txt", "live.txt"), strict=True):
         template = string.Template((_HERE / "templates" / name).read_text(encoding="utf-8"))
         path.write_text(template.substitute(words), encoding="utf-8")

@@ -60,7 +60,11 @@ SEALED = Mechanism(
     law="The largest of the parts is returned.",
     separated_by="what the sealed family is separated by",
     repair="The repair of the sealed family.",
+    audit_sees="What an audit of the sealed family sees.",
     references=(),
+    related=(),
+    published="2026-11-30",
+    modified="2026-11-30",
     stages=Stages(broken=broken, attempt=attempt, fixed=fixed, checks=checks, sample=sample, law=law),
 )
 

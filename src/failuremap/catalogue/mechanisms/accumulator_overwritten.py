@@ -83,6 +83,8 @@ MECHANISM = Mechanism(
         "https://github.com/ServiceNow/Fast-LLM/pull/551",
     ),
     related=("only-first-microbatch-kept", "microbatch-dropped", "stale-gradient-leaks", "window-sum-not-mean"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

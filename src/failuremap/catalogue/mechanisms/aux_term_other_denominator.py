@@ -86,6 +86,8 @@ MECHANISM = Mechanism(
         "https://github.com/tensorflow/models/pull/6195",
     ),
     related=("divided-twice", "window-sum-not-mean", "denominator-window-mismatch"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -70,6 +70,8 @@ MECHANISM = Mechanism(
         "https://github.com/ROCm/rocm-systems/pull/10322",
     ),
     related=("replicas-summed", "group-divisor-mismatch", "sparse-path-own-scale"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -67,6 +67,8 @@ MECHANISM = Mechanism(
         "https://github.com/sanderwood/bgpt/issues/5",
     ),
     related=("global-denominator-averaged-again", "divided-twice", "replicas-summed", "group-divisor-mismatch"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -70,6 +70,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/30718",
     ),
     related=("first-rank-broadcast", "metric-reduction", "replica-means-ignore-counts"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

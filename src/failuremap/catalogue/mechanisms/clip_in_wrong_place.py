@@ -75,6 +75,8 @@ MECHANISM = Mechanism(
         "https://github.com/verl-project/verl/pull/436",
     ),
     related=("norm-misses-shards", "norm-counts-copies", "late-division"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -94,6 +94,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/xla/issues/2840",
     ),
     related=("replicas-summed", "global-denominator-averaged-again", "gathered-part-detached"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

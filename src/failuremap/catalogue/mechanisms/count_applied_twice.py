@@ -76,6 +76,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("replica-means-ignore-counts", "weight-kind-mismatch", "late-division"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

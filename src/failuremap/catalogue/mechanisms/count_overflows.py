@@ -68,6 +68,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("zero-total", "reduced-precision-sum", "denominator-window-mismatch"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

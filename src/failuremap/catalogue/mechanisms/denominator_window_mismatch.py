@@ -70,6 +70,8 @@ MECHANISM = Mechanism(
         "group-divisor-mismatch",
         "aux-term-other-denominator",
     ),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -68,6 +68,8 @@ MECHANISM = Mechanism(
         "https://github.com/facebookresearch/fairseq/pull/1890",
     ),
     related=("rank-dropped", "divisor-counts-idle-parts", "group-divisor-mismatch", "half-reduced-after-failure"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -68,6 +68,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/155903",
     ),
     related=("expert-divisor-misses-ep", "group-divisor-mismatch", "global-denominator-averaged-again"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -81,6 +81,8 @@ MECHANISM = Mechanism(
         "mean-of-microbatch-means",
         "aux-term-other-denominator",
     ),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

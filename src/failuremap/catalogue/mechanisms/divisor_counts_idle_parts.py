@@ -71,6 +71,8 @@ MECHANISM = Mechanism(
         "https://github.com/PrimeIntellect-ai/prime-rl/pull/1961",
     ),
     related=("zero-total", "partial-window-full-divisor", "departed-rank-counted", "denominator-window-mismatch"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -62,6 +62,8 @@ MECHANISM = Mechanism(
         "https://github.com/axolotl-ai-cloud/axolotl/pull/3498",
     ),
     related=("same-data-on-all-ranks", "replica-means-ignore-counts", "tail-window-dropped"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

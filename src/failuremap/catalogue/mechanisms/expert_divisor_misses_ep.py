@@ -86,6 +86,8 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/pull/7160",
     ),
     related=("group-divisor-mismatch", "divide-factor-on-root-only", "replicas-summed"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

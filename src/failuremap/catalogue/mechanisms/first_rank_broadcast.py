@@ -69,6 +69,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("rank-dropped", "never-synchronised", "replicas-start-different", "buffers-first-only"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -79,6 +79,8 @@ MECHANISM = Mechanism(
         "https://github.com/facebookresearch/ClassyVision/pull/706",
     ),
     related=("sync-on-wrong-microbatch", "reducer-bypassed", "never-synchronised"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -84,6 +84,8 @@ MECHANISM = Mechanism(
         "https://github.com/modelscope/ms-swift/pull/10150",
     ),
     related=("partials-averaged", "wrong-backward-scale", "compensation-without-cause", "aux-term-other-denominator"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

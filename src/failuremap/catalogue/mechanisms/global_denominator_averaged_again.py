@@ -73,6 +73,8 @@ MECHANISM = Mechanism(
         "https://github.com/meta-pytorch/torchtune/pull/1917",
     ),
     related=("replica-means-ignore-counts", "averaged-over-ranks-twice", "compensation-without-cause"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

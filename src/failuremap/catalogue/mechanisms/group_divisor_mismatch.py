@@ -86,6 +86,8 @@ MECHANISM = Mechanism(
         "https://github.com/deepspeedai/DeepSpeed/issues/5248",
     ),
     related=("expert-divisor-misses-ep", "partials-averaged", "averaged-over-ranks-twice", "sparse-path-own-scale"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

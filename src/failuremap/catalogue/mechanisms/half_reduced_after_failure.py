@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/sql-machine-learning/elasticdl/pull/1420",
     ),
     related=("departed-rank-counted", "rank-local-step-decision", "param-without-hook", "read-before-reduced"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -68,6 +68,8 @@ MECHANISM = Mechanism(
         "https://github.com/verl-project/verl/pull/436",
     ),
     related=("window-sum-not-mean", "mean-of-summed-gradient", "metric-reduction", "clip-in-wrong-place"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -73,6 +73,8 @@ MECHANISM = Mechanism(
         "https://github.com/allenai/open-instruct/pull/1137",
     ),
     related=("replica-means-ignore-counts", "weight-kind-mismatch", "window-sum-not-mean", "divided-twice"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

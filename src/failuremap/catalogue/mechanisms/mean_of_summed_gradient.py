@@ -73,6 +73,8 @@ MECHANISM = Mechanism(
         "https://github.com/jax-ml/jax/issues/3970",
     ),
     related=("replicas-summed", "reduced-again", "wrong-backward-scale", "averaged-over-ranks-twice"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

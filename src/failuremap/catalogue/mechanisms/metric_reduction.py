@@ -58,6 +58,8 @@ MECHANISM = Mechanism(
         "https://github.com/ORNL/HydraGNN/pull/116",
     ),
     related=("late-division", "replica-means-ignore-counts", "norm-misses-shards"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

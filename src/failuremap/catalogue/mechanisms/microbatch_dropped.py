@@ -70,6 +70,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("accumulator-overwritten", "only-first-microbatch-kept", "tail-window-dropped", "divided-twice"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -82,6 +82,8 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/pull/5916",
     ),
     related=("result-lost", "param-without-hook", "unused-on-last-microbatch", "tied-copies-not-summed"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -74,6 +74,8 @@ MECHANISM = Mechanism(
         "https://github.com/verl-project/verl/issues/7493",
     ),
     related=("reducer-bypassed", "sync-on-wrong-microbatch", "first-rank-broadcast", "partials-not-reduced"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -67,6 +67,8 @@ MECHANISM = Mechanism(
         "https://github.com/mindspore-ai/hyper-parallel/issues/279",
     ),
     related=("norm-misses-shards", "clip-in-wrong-place", "replicas-summed", "tied-copies-not-summed"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -86,6 +86,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/170862",
     ),
     related=("norm-counts-copies", "clip-in-wrong-place", "partials-not-reduced"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -63,6 +63,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("accumulator-overwritten", "microbatch-dropped", "sync-on-wrong-microbatch"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

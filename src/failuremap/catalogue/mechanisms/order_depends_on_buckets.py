@@ -75,6 +75,8 @@ MECHANISM = Mechanism(
         "https://github.com/vllm-project/vllm/pull/57042",
     ),
     related=("reduced-precision-sum", "misaligned-shards"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -85,6 +85,8 @@ MECHANISM = Mechanism(
         "https://github.com/BrotherHappy/OSTQuant/issues/15",
     ),
     related=("reducer-bypassed", "unused-on-last-microbatch", "partials-not-reduced", "result-lost"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -73,6 +73,8 @@ MECHANISM = Mechanism(
         "mean-of-microbatch-means",
         "denominator-window-mismatch",
     ),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

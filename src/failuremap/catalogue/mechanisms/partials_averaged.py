@@ -68,6 +68,8 @@ MECHANISM = Mechanism(
     ),
     related=("replicas-summed", "gathered-part-detached", "partials-not-reduced", "group-divisor-mismatch"),
     alias="FA-99246",
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

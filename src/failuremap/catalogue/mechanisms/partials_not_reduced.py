@@ -90,6 +90,8 @@ MECHANISM = Mechanism(
         "https://github.com/modelscope/mcore-bridge/pull/173",
     ),
     related=("param-without-hook", "partials-averaged", "tied-copies-not-summed", "never-synchronised"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

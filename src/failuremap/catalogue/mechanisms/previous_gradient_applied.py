@@ -60,6 +60,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("stale-gradient-leaks", "read-before-reduced", "result-lost"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -70,6 +70,8 @@ MECHANISM = Mechanism(
     ),
     references=(),
     related=("first-rank-broadcast", "departed-rank-counted", "result-lost", "replica-means-ignore-counts"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

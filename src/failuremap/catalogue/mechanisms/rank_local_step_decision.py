@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/76282",
     ),
     related=("replicas-start-different", "clip-in-wrong-place", "half-reduced-after-failure", "departed-rank-counted"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

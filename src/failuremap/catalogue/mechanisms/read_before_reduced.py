@@ -69,6 +69,8 @@ MECHANISM = Mechanism(
         "https://github.com/tensorflow/tensorflow/issues/41539",
     ),
     related=("result-lost", "half-reduced-after-failure", "never-synchronised", "previous-gradient-applied"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

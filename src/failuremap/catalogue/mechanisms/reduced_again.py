@@ -77,6 +77,8 @@ MECHANISM = Mechanism(
         "https://github.com/deepspeedai/DeepSpeed/pull/4957",
     ),
     related=("averaged-over-ranks-twice", "replicas-summed", "sync-on-wrong-microbatch", "mean-of-summed-gradient"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

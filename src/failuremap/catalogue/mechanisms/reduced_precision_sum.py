@@ -74,6 +74,8 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/pull/6624",
     ),
     related=("order-depends-on-buckets", "count-overflows", "residual-bookkeeping"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

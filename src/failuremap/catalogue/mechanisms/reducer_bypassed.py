@@ -80,6 +80,8 @@ MECHANISM = Mechanism(
         "https://github.com/horovod/horovod/issues/141",
     ),
     related=("never-synchronised", "param-without-hook", "forward-outside-sync-context"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -74,6 +74,8 @@ MECHANISM = Mechanism(
     ),
     related=("mean-of-microbatch-means", "weight-kind-mismatch", "global-denominator-averaged-again"),
     alias="FA-99241",
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

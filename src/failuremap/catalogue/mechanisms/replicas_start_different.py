@@ -64,6 +64,8 @@ MECHANISM = Mechanism(
     ),
     references=("https://pytorch.org/docs/stable/notes/ddp.html",),
     related=("rank-local-step-decision", "never-synchronised", "first-rank-broadcast", "param-without-hook"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

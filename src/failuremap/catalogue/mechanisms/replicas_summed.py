@@ -75,6 +75,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/172932",
     ),
     related=("partials-averaged", "compensation-without-cause", "mean-of-summed-gradient", "window-sum-not-mean"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -66,6 +66,8 @@ MECHANISM = Mechanism(
     ),
     references=("https://github.com/epfml/powersgd/issues/3",),
     related=("reduced-precision-sum", "stale-gradient-leaks"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

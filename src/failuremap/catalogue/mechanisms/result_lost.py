@@ -73,6 +73,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/issues/31413",
     ),
     related=("never-synchronised", "param-without-hook", "read-before-reduced", "gathered-part-detached"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

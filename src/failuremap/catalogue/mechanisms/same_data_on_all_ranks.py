@@ -63,6 +63,8 @@ MECHANISM = Mechanism(
         "https://github.com/k2-fsa/icefall/issues/1616",
     ),
     related=("example-multiplicity", "first-rank-broadcast", "never-synchronised"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

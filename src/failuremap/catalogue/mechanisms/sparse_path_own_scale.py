@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/pull/61814",
     ),
     related=("group-divisor-mismatch", "average-divides-by-elements", "divide-factor-on-root-only", "result-lost"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -64,6 +64,8 @@ MECHANISM = Mechanism(
         "https://github.com/sql-machine-learning/elasticdl/pull/2426",
     ),
     related=("previous-gradient-applied", "tail-window-dropped", "accumulator-overwritten"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/horovod/horovod/issues/1676",
     ),
     related=("tail-window-dropped", "clip-in-wrong-place", "rank-local-step-decision"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -75,6 +75,8 @@ MECHANISM = Mechanism(
         "https://github.com/pytorch/pytorch/pull/125484",
     ),
     related=("forward-outside-sync-context", "never-synchronised", "reduced-again", "partial-window-full-divisor"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

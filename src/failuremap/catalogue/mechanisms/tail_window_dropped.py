@@ -84,6 +84,8 @@ MECHANISM = Mechanism(
         "https://github.com/timoschick/pet/issues/36",
     ),
     related=("partial-window-full-divisor", "microbatch-dropped", "stale-gradient-leaks", "example-multiplicity"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -71,6 +71,8 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA/Megatron-LM/pull/6500",
     ),
     related=("partials-not-reduced", "partials-averaged", "replicas-start-different", "misaligned-shards"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -79,6 +79,8 @@ MECHANISM = Mechanism(
         "https://github.com/mosaicml/composer/pull/48",
     ),
     related=("param-without-hook", "sync-on-wrong-microbatch", "partials-not-reduced", "misaligned-shards"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -63,6 +63,8 @@ MECHANISM = Mechanism(
     ),
     references=("https://github.com/verl-project/verl/pull/906",),
     related=("mean-of-microbatch-means", "replica-means-ignore-counts", "count-applied-twice"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
         "https://github.com/MakazhanAlpamys/Soup/issues/720",
     ),
     related=("mean-of-microbatch-means", "divided-twice", "late-division", "replicas-summed"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

@@ -83,6 +83,8 @@ MECHANISM = Mechanism(
         "https://github.com/unslothai/unsloth-zoo/pull/434",
     ),
     related=("gathered-part-detached", "mean-of-summed-gradient", "partials-averaged"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

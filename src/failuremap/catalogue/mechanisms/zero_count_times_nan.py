@@ -72,6 +72,8 @@ MECHANISM = Mechanism(
     ),
     references=("https://github.com/cossio/RestrictedBoltzmannMachines.jl/issues/143",),
     related=("zero-total", "replica-means-ignore-counts", "divisor-counts-idle-parts"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 

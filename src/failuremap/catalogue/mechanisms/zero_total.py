@@ -79,6 +79,8 @@ MECHANISM = Mechanism(
         "https://github.com/NVIDIA-NeMo/Automodel/issues/3796",
     ),
     related=("zero-count-times-nan", "divisor-counts-idle-parts", "replica-means-ignore-counts"),
+    published="2026-11-30",
+    modified="2026-11-30",
 )
 
 
