@@ -9,8 +9,8 @@ import sys
 
 import torch
 import torch.distributed as dist
+from cases import features, refusal, weights
 from models import wrapped
-from refused import features, refusal, weights
 from scenarios import Scenario
 
 from failuremap import attach
