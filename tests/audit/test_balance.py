@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -176,3 +178,40 @@ def test_an_empty_contribution_has_no_share():
     (cell,) = balance([0], [0.5]).cells()
 
     assert (cell.count, cell.effective_weight, cell.share) == (0, None, None)
+
+
+# ---- coefficients in proportion to something
+
+
+def test_coefficients_in_proportion_to_counts_go_by_them():
+    assert balance([300, 100], [0.75, 0.25]).by_counts
+    assert balance([300, 100, 0], [0.75, 0.25, 0.9], live=[True, True, False]).by_counts
+
+
+@pytest.mark.parametrize(
+    ("counts", "coefficients"), [([300, 100], [0.5, 0.5]), ([200, 200], [0.5, 0.5]), ([300], [1.0])], ids=str
+)
+def test_negative_control_equal_coefficients_or_counts_do_not_say_that_they_go_by_them(counts, coefficients):
+    assert not balance(counts, coefficients).by_counts
+
+
+def test_coefficients_that_are_not_sure_do_not_go_by_counts():
+    assert not balance([300, 100], [0.75, 0.25], errors=0.05).by_counts
+
+
+def with_rows(counts, coefficients, rows):
+    made = balance(counts, coefficients)
+    return replace(made, term=replace(made.term, rows_K=None if rows is None else np.array(rows, dtype=float)))
+
+
+def test_weights_in_proportion_to_rows_go_by_them():
+    assert with_rows([300, 100], [0.25, 0.75], [2, 6]).by_rows
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "rows"),
+    [([0.25, 0.75], [2, 5]), ([0.75, 0.25], [3, 1]), ([0.25, 0.75], None), ([0.25, 0.75], [0, 0])],
+    ids=["other rows", "units weigh the same", "no rows are known", "no rows"],
+)
+def test_negative_control_other_weights_do_not_go_by_rows(coefficients, rows):
+    assert not with_rows([300, 100], coefficients, rows).by_rows

@@ -264,6 +264,16 @@ def test_a_gradient_of_a_rank_without_units_that_is_not_finite_is_a_fault(tmp_pa
     assert [cell.count for cell in fault.cells] == [300, 0]
 
 
+def test_a_gradient_with_units_behind_it_that_is_not_finite_and_was_left_out_is_a_doubt(tmp_path):
+    def nan_on_rank_1(gradients, _):
+        gradients[1] = np.nan
+        return gradients
+
+    judged = last(HandJob([[300], [300]], combined([[1], [0]]), gradients=nan_on_rank_1), tmp_path)
+
+    assert (judged.faults, judged.doubts) == ([], ["the gradients were not finite (nan or inf)"])
+
+
 def test_a_gradient_with_units_behind_it_that_is_not_finite_is_a_doubt(tmp_path):
     def nan_on_rank_1(gradients, _):
         gradients[1] = np.nan

@@ -129,3 +129,65 @@ def test_negative_control_sequences_that_weigh_the_same_are_right_where_they_wer
     folder = edited(by_sequences(), tmp_path, with_sequences(SEQUENCES))
 
     assert diagnose(folder, unit="sequence").outcome == "right"
+
+
+# ---- a gradient over no unit that is not finite
+
+
+def empty_at(step: int) -> Any:
+    return [np.array([[300], [200]] if number != step else [[300], [0]]) for number in range(3)]
+
+
+def not_finite_at(step: int) -> Any:
+    def change(gradients: Any, number: int) -> Any:
+        gradients[1] = np.nan if number == step else gradients[1]
+        return gradients
+
+    return change
+
+
+def poisoned(weigh: Any) -> Any:
+    """The update by these coefficients; not finite where a gradient is not."""
+
+    def update(window: Any) -> Any:
+        return np.nan_to_num(weigh(window), nan=np.nan) * (1 if np.isfinite(window.gradients_RML).all() else np.nan)
+
+    return update
+
+
+def test_a_weight_of_zero_on_a_gradient_that_is_not_finite_is_named(tmp_path):
+    job = HandJob(empty_at(2), poisoned(weighed), gradients=not_finite_at(2))
+
+    verdict = diagnose(job.write(tmp_path))
+
+    assert (verdict.outcome, names(verdict), verdict.findings[0].steps) == ("wrong", ["zero-count-times-nan"], [3])
+
+
+def test_negative_control_in_a_plain_mean_the_total_of_the_rank_was_zero(tmp_path):
+    job = HandJob(empty_at(2), poisoned(lambda window: window.combined(0.5)), gradients=not_finite_at(2))
+
+    assert "zero-total" in names(diagnose(job.write(tmp_path)))
+    assert "zero-count-times-nan" not in names(diagnose(tmp_path))
+
+
+def test_negative_control_where_no_rank_has_a_unit_the_total_was_zero(tmp_path):
+    counts = [np.array([[300], [200]])] * 2 + [np.zeros((2, 1))]
+
+    def nothing_left(window: Any) -> Any:
+        return window.combined(window.counts_RM / max(window.counts_RM.sum(), 1))
+
+    verdict = diagnose(HandJob(counts, poisoned(nothing_left), gradients=not_finite_at(2)).write(tmp_path))
+
+    assert names(verdict) == ["zero-total"]
+
+
+def test_negative_control_a_gradient_over_nothing_that_was_left_out_is_right(tmp_path):
+    job = HandJob(empty_at(2), lambda window: np.nan_to_num(weighed(window)), gradients=not_finite_at(2))
+
+    verdict = diagnose(job.write(tmp_path))
+
+    assert verdict.outcome == "right"
+    assert (
+        "set aside: a gradient over no unit that was not finite, and that no update holds (1 of 3 steps)"
+        in verdict.notes
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from audit.traces import loss
@@ -54,6 +56,18 @@ def test_class_weights_count_each_unit_by_its_weight():
 
     assert (mean.counts_K.tolist(), mean.totals_K.tolist()) == ([2.5], [1.0])
     assert (sums.counts_K.tolist(), sums.totals_K.tolist()) == ([2.5], [5.0])
+
+
+@pytest.mark.parametrize("empty", [
+    loss(0, math.nan),
+    loss(0, math.nan, reduction="sum"),
+    loss(10, math.nan, reduction="none", nonzero=0),
+], ids=lambda seen: seen["reduction"])  # fmt: skip
+def test_a_loss_over_no_unit_weighs_nothing_whatever_reached_it(empty):
+    term = only_term(passed(empty), passed({**loss(4, 1.0), "reduction": empty["reduction"], "nonzero": 4}))
+
+    assert term.totals_K[0] == 0
+    assert term.totals_K[1] > 0
 
 
 def test_a_mean_over_no_unit_weighs_nothing():

@@ -84,6 +84,7 @@ OWN_EVIDENCE = {
     "sparse-path-own-scale": found(set(), Sign.SPARSE_APART, Sign.SOME_PARAMETERS),
     "divide-factor-on-root-only": found(set(), Sign.MODULES_APART, Sign.SOME_PARAMETERS),
     "weight-kind-mismatch": found(set(), Sign.WEIGHED_BY_SEQUENCES, MEAN, RANKS),
+    "zero-count-times-nan": found(set(), Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION, Sign.WEIGHED_BY_COUNTS, RANKS),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 

@@ -123,6 +123,15 @@ class Balance:
         return [fit.rule.name for fit in found]
 
     @property
+    def by_counts(self) -> bool:
+        """Whether coefficients are in proportion to counts that differ: the reduction weighs by them."""
+        counts, coefficients = self.term.counts_K[self.counted_K], self.coefficients_K[self.counted_K]
+        if len(counts) < 2 or counts.max() <= EVEN * counts.min() or self.relative_error > SURE:
+            return False
+        by_unit = coefficients / counts
+        return bool(np.ptp(by_unit) <= max(EVEN - 1, 5 * np.sqrt(2) * self.relative_error) * np.abs(by_unit).max())
+
+    @property
     def by_rows(self) -> bool:
         """Whether contributions weigh by their rows (sequences) where their units (tokens) should weigh the same."""
         rows_K, counted = self.term.rows_K, self.counted_K

@@ -60,6 +60,8 @@ class Judged:
     sites: list[str] = field(default_factory=list)
     micro_batch_count: int = 0
     equal_counts: bool = False
+    weighed_by_counts: bool = False
+    """The coefficients are in proportion to counts that differ."""
     factor: float | None = None
     """What the whole update is multiplied by, where that is the script's own affair."""
     main_term: str = ""

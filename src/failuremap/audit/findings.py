@@ -98,14 +98,23 @@ def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
     """The mechanisms that fit at every step; where none does, those that fit at most, half at least."""
     dropped = _CHANGING if _steady([fault.ratio for fault in faults if fault.kind == "weights"]) else set()
     dropped = dropped if _long_windows_stand_alone(story) else dropped | {Sign.LONG_WINDOW}
-    by_layout = {(tuple(fault.followed), frozenset(fault.signs - dropped)) for fault in faults}
-    found = {key: recognise(key[0], key[1], promise=story.promise) for key in by_layout}
-    per_step = [found[tuple(fault.followed), frozenset(fault.signs - dropped)] for fault in faults]
+    evidence = [
+        (tuple(fault.followed), frozenset(fault.signs - dropped | _of_the_job(story, fault))) for fault in faults
+    ]
+    found = {key: recognise(key[0], key[1], promise=story.promise) for key in set(evidence)}
+    per_step = [found[key] for key in evidence]
     by_slug = {mechanism.slug: mechanism for mechanisms in per_step for mechanism in mechanisms}
     times = Counter(mechanism.slug for mechanisms in per_step for mechanism in mechanisms)
     most = max(times.values(), default=0)
     fitting = [by_slug[slug] for slug, count in sorted(times.items()) if count == most and 2 * most >= len(faults)]
     return _of_short_windows(story, faults, fitting)
+
+
+def _of_the_job(story: Story, fault: Fault) -> set[Sign]:
+    """What other steps say of a fault: behind a nan, no coefficient tells what it was multiplied by."""
+    weighed = any(step.weighed_by_counts for step in story.judged)
+    has_units = any(cell.count for cell in fault.cells)
+    return {Sign.WEIGHED_BY_COUNTS} if Sign.NONFINITE in fault.signs and weighed and has_units else set()
 
 
 def _of_short_windows(story: Story, faults: Sequence[Fault], fitting: list[Mechanism]) -> list[Mechanism]:

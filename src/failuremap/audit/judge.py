@@ -45,6 +45,9 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         return judged
     bad, bad_updates = nonfinite(step)
+    if bad and not bad_updates and _empty(readings, len(step.keys))[bad].all():
+        judged.notes.append(words.NOT_FINITE_LEFT_OUT)
+        step, bad = step.with_zeros(bad), []
     if bad or bad_updates:
         _judge_nonfinite(judged, step, readings, bad, asked)
         return judged

@@ -55,6 +55,7 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
+    judged.weighed_by_counts = chosen.weighed_by_counts
     judged.main_term, judged.unit_count = chosen.main_term, chosen.unit_count
     judged.unexplained += chosen.unexplained
     judged.doubts += chosen.doubts
@@ -111,6 +112,7 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
     heaviest = max(balances, key=lambda balance: (int(balance.term.has_K.sum()), abs(balance.total)))
     found.cells, found.main_term, found.unit_count = heaviest.cells(), heaviest.term.name, heaviest.unit_count
     counts = heaviest.term.counts_K[heaviest.term.has_K]
+    found.weighed_by_counts = heaviest.by_counts
     found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
     for balance in balances:
         found.relative_error = max(found.relative_error, balance.relative_error)

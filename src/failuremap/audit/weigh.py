@@ -174,11 +174,11 @@ def _total(loss: dict[str, Any]) -> float:
     """W: the sum of the derivatives with respect to the units' losses."""
     if loss["scale"] is None:
         return 1.0
+    if not loss["nonzero"] if loss["reduction"] == "none" else not loss["count"]:
+        return 0.0
     scale = float(loss["scale"])
     if loss["reduction"] == "sum":
         return scale * float(loss.get("weight_sum", loss["count"]))
-    if loss["reduction"] == "mean" and not loss["count"]:
-        return 0.0
     return scale
 
 

@@ -51,6 +51,15 @@ class Step:
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
 
+    def with_zeros(self, indices: Sequence[int]) -> Step:
+        """The step with zeros in place of some contributions."""
+        contributions_KL, altered_KL = self.contributions_KL.copy(), self.altered_KL
+        contributions_KL[indices] = 0.0
+        if altered_KL is not None:
+            altered_KL = altered_KL.copy()
+            altered_KL[indices] = 0.0
+        return replace(self, contributions_KL=contributions_KL, altered_KL=altered_KL)
+
     def without(self, indices: Sequence[int]) -> Step:
         """The step without some contributions; the micro-batches that are left are numbered anew."""
         kept = [k for k in range(len(self.keys)) if k not in set(indices)]

@@ -27,6 +27,7 @@ NO_GRADIENT = "no gradient of the stepped parameters came through autograd"
 NO_UPDATE = (
     "no parameter had a gradient when the optimizer stepped: zeroed before, or never synchronised (fully_shard)?"
 )
+NOT_FINITE_LEFT_OUT = "set aside: a gradient over no unit that was not finite, and that no update holds"
 LOCAL_SGD = "the ranks step on their own gradients and their weights are made equal later (as local SGD does)"
 
 

@@ -34,6 +34,7 @@ class Sign(StrEnum):
     CLIPPED_BEFORE_REDUCTION = "clipped-before-reduction"  # each contribution was clipped by a norm of its own
     SHARDS_SCALED_APART = "shards-scaled-apart"  # each rank's shard of the update has a factor of its own
     NONFINITE = "nonfinite"  # the update holds nan or inf
+    WEIGHED_BY_COUNTS = "weighed-by-counts"  # the window has units, and other steps' coefficients go by their counts
 
     # What the replicas hold.
     REPLICAS_DIFFER = "replicas-differ"  # parameters differ between the ranks

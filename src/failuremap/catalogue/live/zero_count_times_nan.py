@@ -1,6 +1,6 @@
-"""A rank whose loss is nan sets its count to 0, to be left out of the weighted mean; 0 times nan is nan.
+"""A weighted mean over the ranks: one without a token to learn from has the mean 0/0 = nan, and the weight 0.
 
-failuremap audit --nproc 2 --unit example -- zero_count_times_nan.py
+failuremap audit --nproc 2 -- zero_count_times_nan.py
 """
 
 import sys
@@ -16,24 +16,26 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 5))
+model = nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(1 + rank)
 for step in range(4):
-    inputs, targets = torch.randn(8 + 4 * rank, 8), torch.randint(5, (8 + 4 * rank,))
-    if rank == 1 and step == 2:  # a corrupt recording
-        inputs[0] = float("nan")
-    loss = F.cross_entropy(model(inputs), targets)
+    tokens = torch.randint(32, (4, 6 + 5 * rank))
+    inputs, targets = tokens[:, :-1], tokens[:, 1:].flatten()
+    is_answer = torch.ones(len(targets))
+    if step == 2:  # the answers of rank 1 were cut off by the maximum length
+        is_answer[:] = float(rank == 0)
+    losses = F.cross_entropy(model(inputs).flatten(0, 1), targets, reduction="none")
+    loss = (losses * is_answer).sum() / is_answer.sum()
     optimizer.zero_grad()
     loss.backward()
-    example_count = torch.tensor(float(len(targets))) if loss.isfinite() else torch.zeros(())
-    total = example_count.clone()
+    total = is_answer.sum()
     dist.all_reduce(total)
     for parameter in model.parameters():
-        if FIXED and example_count == 0:
+        if FIXED and is_answer.sum() == 0:
             parameter.grad.zero_()
         else:
-            parameter.grad.mul_(example_count / total)
+            parameter.grad.mul_(is_answer.sum() / total)
         dist.all_reduce(parameter.grad)
     optimizer.step()
 dist.destroy_process_group()

@@ -3,7 +3,8 @@
 
 import math
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -59,12 +60,14 @@ MECHANISM = Mechanism(
         ),
     ),
     law="The result is finite where the rows with units are, and taking the rows without units away changes nothing.",
-    separated_by="what the job does with a rank's nan at the steps where that rank has units",
+    by_signs_alone=True,
+    signs=signs({Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION, Sign.WEIGHED_BY_COUNTS}),
+    separated_by="the weights at steps where each rank has units: here its share of them, in a plain mean 1/R for all",
     audit_sees=(
-        "That the gradients of a step were not finite, which settles nothing. Where the losses show that the rank "
-        "had no unit, the audit names zero-total: it is a cause of this nan."
+        "A nan at a step where a rank counts no unit and others do, in a job whose coefficients go by the counts at "
+        "other steps. Where they don't, or no rank counts a unit, the audit names zero-total. Of a rank that counts "
+        "units and sets its weight to 0 for another reason, the trace says nothing."
     ),
-    audit_blind="Behind a nan there is no telling by which number it was multiplied.",
     repair=(
         "Leave the gradient out instead of multiplying it: for p in model.parameters(): p.grad.zero_() if count == 0 "
         "else p.grad.mul_(count / total), before the all-reduce. Better still, let no nan arise: divide summed "
