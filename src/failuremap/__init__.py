@@ -4,7 +4,8 @@
 
 Names for scripts and notebooks:
 
-* `aggregate` combines gradients by a stated rule;
+* `aggregate` combines gradients by a stated rule; `exact_sum` adds arrays up, `Accumulator` one after another, and both
+  give the nearest to the exact sum in whatever order;
 * `attach` makes a PyTorch model's gradients follow one, over ranks and micro-batches; `clip_grad_norm_` clips them;
 * `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
 """
@@ -19,6 +20,8 @@ from failuremap.aggregate import aggregate
 from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, RecordError, StepVoid, TraceError
 
 if TYPE_CHECKING:
+    from failuremap.aggregate.accumulator import Accumulator
+    from failuremap.aggregate.exact import exact_sum
     from failuremap.aggregate.torch.attach import attach
     from failuremap.aggregate.torch.clip import clip_grad_norm_
     from failuremap.audit.capture.marks import count, unit_losses
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accumulator",
     "FailuremapError",
     "InvalidArgument",
     "MissingDependency",
@@ -37,14 +41,17 @@ __all__ = [
     "attach",
     "clip_grad_norm_",
     "count",
+    "exact_sum",
     "unit_losses",
 ]
 
 # Resolved on first use: a bare import brings in no part of the audit, and no framework.
 _HOMES = {
+    "Accumulator": "failuremap.aggregate.accumulator",
     "attach": "failuremap.aggregate.torch.attach",
     "clip_grad_norm_": "failuremap.aggregate.torch.clip",
     "count": "failuremap.audit.capture.marks",
+    "exact_sum": "failuremap.aggregate.exact",
     "unit_losses": "failuremap.audit.capture.marks",
 }
 

@@ -77,13 +77,23 @@ def test_merging_leaves_the_other_as_it_is_and_an_empty_one_changes_nothing() ->
     assert (one.result(), other.result()) == (np.array([3.0]), np.array([2.0]))
 
 
+def test_whole_models_are_merged_by_their_keys() -> None:
+    one, other = Accumulator(), Accumulator()
+    one.add({"w": np.array([1.0, 2.0]), "b": [np.float32([3])]}, 1)
+    other.add({"b": [np.float32([7])], "w": np.array([5.0, 6.0])}, 3)
+    one.merge(other)
+
+    result = one.result()
+    assert result["w"].tolist() == [4.0, 5.0]
+    assert (result["b"][0].dtype, result["b"][0].tolist()) == (np.float32, [6.0])
+
+
 def test_the_state_takes_twice_a_gradients_memory() -> None:
     rng = np.random.default_rng(0)
     total = Accumulator("sum")
     for _ in range(20):
         total.add(rng.standard_normal(100_000).astype(np.float32))
-    state = total._sum
-    assert state is not None
+    (state,) = total._sums.values()
 
     assert state.lo is None
     assert state.hi.nbytes == 2 * 100_000 * 4
@@ -96,10 +106,28 @@ def test_the_state_takes_twice_a_gradients_memory() -> None:
         ("sum", [(np.ones(2), 3)], r"^counts are given but rule='sum' doesn't use them; "),
         ("weighted_mean", [(np.ones(2), None)], r"^counts=None: rule='weighted_mean' needs the number of units "),
         ("weighted_mean", [(np.ones(2), -1)], r"^counts=\[-1\]: counts\[0\] is negative; "),
-        ("mean", [(np.ones(2), None), (np.ones(3), None)], r"^gradient has shape \(3,\) and dtype float64, but those "),
-        ("mean", [(np.ones(2), None), (np.ones(2, "f4"), None)], r"^gradient has shape \(2,\) and dtype float32, but "),
-        ("mean", [([1.0], None)], r"^gradient is of type list; expected a NumPy array\.$"),
-        ("mean", [(np.ones(2, int), None)], r"^gradient has dtype int64; expected float16, float32, float64\. Convert"),
+        (
+            "mean",
+            [(np.ones(2), None), (np.ones(3), None)],
+            r"^gradient has shape \(3,\) but the first gradient has shape \(2,\); every ",
+        ),
+        (
+            "mean",
+            [(np.ones(2), None), (np.ones(2, "f4"), None)],
+            r"^gradient has dtype float32 but the first gradient has dtype float64; every ",
+        ),
+        ("mean", [([1.0], None)], r"^gradient is of type list; expected a NumPy array or a PyTorch tensor\.$"),
+        (
+            "mean",
+            [(np.ones(2, int), None)],
+            r"^gradient has dtype int64; expected float16, bfloat16, float32, float64\. Convert",
+        ),
+        (
+            "mean",
+            [({"a": np.ones(2)}, None), ({"b": np.ones(2)}, None)],
+            r"^the first gradient\['a'\] is there but gradient has nothing at \['a'\]; every contribution has the same",
+        ),
+        ("mean", [({"a": None}, None)], r"^gradient\['a'\] is of type NoneType; expected a NumPy array or a PyTorch"),
         ("avg", [], r"^rule='avg' is not known; expected one of: weighted_mean, sum, mean\.$"),
     ],
 )
@@ -125,3 +153,10 @@ def test_a_refused_gradient_leaves_the_sum_as_it_was() -> None:
 def test_sums_of_different_rules_are_not_merged() -> None:
     with pytest.raises(InvalidArgument, match=r"^other\.rule='mean' but this accumulator's rule is 'sum'; merge sums "):
         Accumulator("sum").merge(Accumulator("mean"))
+
+
+def test_an_accumulator_is_not_merged_with_itself() -> None:
+    total = added("sum", [np.array([1.0])], [1])
+
+    with pytest.raises(InvalidArgument, match=r"^other is this accumulator itself; merge that of another worker\.$"):
+        total.merge(total)

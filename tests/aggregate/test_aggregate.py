@@ -149,6 +149,10 @@ class TestNumbers:
 
         assert (update.dtype, update.tolist()) == (np.float64, [200])
 
+    def test_integers_of_64_bits_do_not_lose_one(self):
+        assert aggregate(np.array([[2**62 + 1], [-(2**62)]]), rule="sum").tolist() == [1]
+        assert aggregate(np.array([[2**64 - 1], [1]], np.uint64), rule="sum").tolist() == [2**64]
+
     def test_half_precision_is_accumulated_in_double(self):
         vectors = np.full((300, 1), 300, np.float16)
 
@@ -163,30 +167,23 @@ class TestNumbers:
 
 
 class TestLaws:
-    """Laws of the weighted mean, on both routes; and the routes agree."""
+    """Laws of the weighted mean, on lists and arrays; and these agree."""
 
     @staticmethod
-    def close(actual, expected, vectors, counts):
-        """True within the bound of float64 accumulation: (K + 2) roundings of the largest sum of |n g| / N."""
-        if not expected:
-            return actual is None
-        sizes = [
-            sum(abs(x) * n for x, n in zip(c, counts, strict=True)) / sum(counts) for c in zip(*vectors, strict=True)
-        ]
-        bounds = [(len(counts) + 2) * 2.0**-53 * size for size in sizes]
-        return all(abs(a - e) <= bound for a, e, bound in zip(actual, expected, bounds, strict=True))
+    def of_arrays(given_rows):
+        vectors, counts = parts_of(given_rows)
+        update = aggregate([np.array(vector) for vector in vectors], counts)
+        return [] if update is None else update.tolist()
 
     @given(given_rows=rows)
-    def test_lists_and_arrays_agree(self, given_rows):
-        vectors, counts = parts_of(given_rows)
-
-        assert self.close(aggregate(np.array(vectors), counts), aggregate(vectors, counts), vectors, counts)
+    def test_lists_and_arrays_agree_to_the_last_bit(self, given_rows):
+        assert self.of_arrays(given_rows) == aggregate(*parts_of(given_rows))
 
     @given(given_rows=rows.filter(lambda r: sum(count for _, count in r)))
     def test_negative_control_another_rule_does_not_agree(self, given_rows):
         vectors, counts = parts_of([*given_rows, ([1e9] * len(given_rows[0][0]), 5000)])
 
-        assert not self.close(aggregate(np.array(vectors), rule="mean"), aggregate(vectors, counts), vectors, counts)
+        assert aggregate(np.array(vectors), rule="mean").tolist() != aggregate(vectors, counts)
 
     @given(given_rows=rows)
     def test_a_list_result_is_the_exact_one_rounded_once(self, given_rows):
@@ -201,6 +198,7 @@ class TestLaws:
         shuffled = data.draw(st.permutations(given_rows))
 
         assert aggregate(*parts_of(shuffled)) == aggregate(*parts_of(given_rows))
+        assert self.of_arrays(shuffled) == self.of_arrays(given_rows)
 
     @given(given_rows=rows, first=st.integers(0, 1000))
     def test_splitting_a_contribution_in_two_changes_nothing(self, given_rows, first):
@@ -208,12 +206,14 @@ class TestLaws:
         split = [(vector, min(first, count)), (vector, count - min(first, count)), *rest]
 
         assert aggregate(*parts_of(split)) == aggregate(*parts_of(given_rows))
+        assert self.of_arrays(split) == self.of_arrays(given_rows)
 
     @given(given_rows=rows, at=st.integers(0, 6))
     def test_a_zero_count_changes_nothing(self, given_rows, at):
         more = [*given_rows[:at], ([NAN], 0), *given_rows[at:]]
 
         assert aggregate(*parts_of(more)) == aggregate(*parts_of(given_rows))
+        assert self.of_arrays(more) == self.of_arrays(given_rows)
 
     @given(given_rows=rows, factor=st.integers(1, 9))
     def test_scaling_all_counts_changes_nothing(self, given_rows, factor):
@@ -267,6 +267,14 @@ class TestRefusals:
                 "weighted_mean",
                 r"^counts=\[1, 0.5\]: counts\[1\] is not whole; a count is how many ",
             ),
+            (np.float64(3.0), None, "sum", r"^contributions is of type float64; expected a list with one gradient "),
+            (np.array(3.0), None, "sum", r"^contributions has no axis; its first one is that of the contributions\.$"),
+            (
+                [np.ma.ones(2)],
+                None,
+                "sum",
+                r"^contributions\[0\] is a masked array; say what the masked values are, such as with \.filled\(0\)\.$",
+            ),
             ([[1]], ["3"], "weighted_mean", r"^counts=\['3'\]: counts\[0\] is no number; "),
             ([[1]] * 9, [1] * 8 + [-2], "weighted_mean", r"^counts\[8\]=-2 is negative; "),
             (
@@ -286,13 +294,13 @@ class TestRefusals:
                 [1, 2],
                 None,
                 "sum",
-                r"^contributions\[0\] is of type int; expected a list of numbers, or a NumPy array\.$",
+                r"^contributions\[0\] is of type int; expected a list of numbers, a NumPy array or a PyTorch tensor\.$",
             ),
             (
                 {1: [2]},
                 None,
                 "sum",
-                r"^contributions is of type dict; expected a list of lists of numbers, or NumPy arrays\.$",
+                r"^contributions is of type dict; expected a list with one gradient for each contribution, or an ",
             ),
             (
                 [np.ones(3), np.ones(4)],
@@ -310,32 +318,20 @@ class TestRefusals:
                 np.ones((2, 3), complex),
                 None,
                 "sum",
-                r"^contributions\[0\] has dtype complex128; expected float16, float32, float64 or integers\. ",
+                r"^contributions\[0\] has dtype complex128; expected float16, bfloat16, float32, float64 or integers\.",
             ),
             (np.ones((2, 3), bool), None, "sum", r"^contributions\[0\] has dtype bool; expected float16, "),
             (
                 [np.ones(1), [1.0]],
                 None,
                 "sum",
-                r"^contributions\[1\] is of type list but others are NumPy arrays; give one kind\.$",
+                r"^contributions\[1\] is a list but contributions\[0\] is a NumPy array; give one kind\.$",
             ),
         ],
     )
     def test_an_argument_that_does_not_fit_is_refused(self, contributions, counts, rule, message):
         with pytest.raises(InvalidArgument, match=message):
             aggregate(contributions, counts, rule=rule)
-
-    @pytest.mark.torch
-    def test_a_tensor_is_refused_with_what_to_give_instead(self):
-        import torch
-
-        tensor = torch.ones(2)
-        advice = r" Of a tensor give tensor\.numpy\(\), after \.detach\(\)\.cpu\(\) where needed\.$"
-        for contributions in (tensor, [tensor, tensor], [np.ones(2, np.float32), tensor]):
-            with pytest.raises(InvalidArgument, match=advice):
-                aggregate(contributions, rule="sum")
-
-        assert aggregate([tensor.numpy(), tensor.numpy()], rule="sum").tolist() == [2.0, 2.0]
 
 
 def test_lists_need_no_numpy():

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
-
-from failuremap.aggregate.checks import checked_counts, checked_rule, tensor_advice
+from failuremap.aggregate.checks import checked_counts, checked_rule
+from failuremap.aggregate.exact import check_float_array
 from failuremap.aggregate.exact_state import ExactSum
-from failuremap.aggregate.exact_terms import Array
+from failuremap.aggregate.kinds import array_kind_of, check_alike
+from failuremap.aggregate.trees import check_same_places, leaves_of, rebuilt
 from failuremap.errors import InvalidArgument
-
-_FLOATS = ("float16", "float32", "float64")
 
 
 class Accumulator:
     """Adds gradients up exactly, and rounds once, when the result is asked for.
 
     The exact sum is held, so any order of `add`, and any way to `merge`, gives the same bits. Its memory is twice that
-    of a float32 gradient, and twice that of a float64 one.
+    of a float32 gradient, and twice that of a float64 one; up to four times that of float32 where the gradients of one
+    parameter differ much in size, or the counts are large, so that float64 can't hold the sum.
 
     Args:
         rule: `weighted_mean` (each gradient is a mean over `count` units), `sum`, or `mean`.
@@ -27,9 +27,9 @@ class Accumulator:
         >>> import numpy as np
         >>> window = Accumulator("sum")
         >>> for value in (1e16, 1.0, -1e16):
-        ...     window.add(np.array([value]))
+        ...     window.add({"w": np.array([value])})
         >>> window.result()
-        array([1.])
+        {'w': array([1.])}
     """
 
     def __init__(self, rule: str = "weighted_mean") -> None:
@@ -37,66 +37,70 @@ class Accumulator:
         self.rule = rule
         self.total_count = 0
         """Units behind the sum: the counts' total for `weighted_mean`, else how many gradients there are."""
-        self._sum: ExactSum | None = None
-        self._like: Array = np.empty(0)  # one element, of the gradients' dtype, seen in their shape
+        self._sums: dict[str, ExactSum] = {}
+        self._tree: Any = None  # like a gradient, with templates for leaves
 
-    def add(self, gradient: Array, count: int | None = None) -> None:
+    def add(self, gradient: Any, count: int | None = None) -> None:
         """Adds one gradient; one with count 0 is skipped, whatever it holds.
 
         Args:
-            gradient: float16, float32 or float64; its shape and dtype are those of the first one.
+            gradient: A NumPy array or PyTorch CPU tensor of float16, bfloat16, float32 or float64, or a dict, list or
+                tuple of them; keys, shapes and dtypes are those of the first one.
             count: Units that the gradient is a mean over; for `weighted_mean` only.
 
         Raises:
-            InvalidArgument: Another shape or dtype; a count that is none, is missing, or has no use. The sum stays
-                as it was.
+            InvalidArgument: Other keys, another shape or dtype; a count that is none, is missing, or has no use. The
+                sum stays as it was.
         """
         (weight,) = checked_counts(None if count is None else [count], 1, self.rule)
         if not weight:
             return
-        self._check(gradient)
-        if self._sum is None:
-            self._sum = ExactSum(gradient.size)
-            self._like = np.broadcast_to(gradient.dtype.type(0), gradient.shape)
-        self._sum.add(gradient.reshape(-1), weight)
+        leaves = leaves_of(gradient)
+        self._check(leaves, gradient, "gradient")
+        for place, leaf in leaves.items():
+            self._sums[place].add(*array_kind_of(leaf, place).flat(leaf), weight)
         self.total_count += weight
 
     def merge(self, other: Accumulator) -> None:
         """Adds another accumulator's sum to this one; the other is left as it is.
 
         Raises:
-            InvalidArgument: The other has another rule, shape or dtype.
+            InvalidArgument: The other has another rule, other keys, another shape or dtype; or it is this one.
         """
+        if other is self:
+            raise InvalidArgument("other is this accumulator itself; merge that of another worker.")
         if other.rule != self.rule:
             raise InvalidArgument(
                 f"other.rule={other.rule!r} but this accumulator's rule is {self.rule!r}; merge sums of one rule."
             )
-        if other._sum is None:
+        if not other.total_count:
             return
-        self._check(other._like)
-        if self._sum is None:
-            self._sum, self._like = ExactSum(other._like.size), other._like
-        self._sum.merge(other._sum)
+        self._check(leaves_of(other._tree), other._tree, "other")
+        for place, total in other._sums.items():
+            self._sums[place].merge(total)
         self.total_count += other.total_count
 
-    def result(self) -> Array | None:
-        """Returns the sum or mean, rounded once to the gradients' dtype; None where no unit was added."""
-        if self._sum is None:
+    def result(self) -> Any:
+        """Returns the sum or mean, rounded once to the gradients' dtypes; None where no unit was added."""
+        if not self.total_count:
             return None
         divisor = 1 if self.rule == "sum" else self.total_count
-        return self._sum.rounded(divisor, self._like.dtype).reshape(self._like.shape)
+        values = {}
+        for place, like in leaves_of(self._tree).items():
+            kind = array_kind_of(like, place)
+            values[place] = kind.shaped(self._sums[place].rounded(divisor, kind.format_of(like)), like)
+        return rebuilt(self._tree, values)
 
-    def _check(self, gradient: Any) -> None:
-        if not isinstance(gradient, np.ndarray | np.generic):
-            raise InvalidArgument(
-                f"gradient is of type {type(gradient).__name__}; expected a NumPy array.{tensor_advice(gradient)}"
-            )
-        if gradient.dtype.name not in _FLOATS:
-            raise InvalidArgument(
-                f"gradient has dtype {gradient.dtype}; expected {', '.join(_FLOATS)}. Convert it first."
-            )
-        if self._sum is not None and (gradient.shape, gradient.dtype) != (self._like.shape, self._like.dtype):
-            raise InvalidArgument(
-                f"gradient has shape {gradient.shape} and dtype {gradient.dtype}, but those before it had shape "
-                f"{self._like.shape} and dtype {self._like.dtype}; all of one sum have the same."
-            )
+    def _check(self, leaves: dict[str, Any], tree: Any, name: str) -> None:
+        """Refuses leaves that don't fit those before them; the first ones say what fits."""
+        for place, leaf in leaves.items():
+            check_float_array(leaf, name + place)
+        if not self.total_count:
+            kinds = {place: array_kind_of(leaf, place) for place, leaf in leaves.items()}
+            self._tree = rebuilt(tree, {place: kind.template(leaves[place]) for place, kind in kinds.items()})
+            self._sums = {place: ExactSum(math.prod(leaf.shape)) for place, leaf in leaves.items()}
+            return
+        model = leaves_of(self._tree)
+        check_same_places(leaves, name, model, "the first gradient")
+        for place, leaf in leaves.items():
+            check_alike(leaf, name + place, model[place], f"the first gradient{place}")

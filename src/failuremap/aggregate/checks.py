@@ -43,6 +43,8 @@ def checked_counts(counts: Any, contribution_count: int, rule: str) -> list[int]
         raise InvalidArgument(
             f"len(counts)={len(values)} but there are {contribution_count} contributions; give one count for each."
         )
+    # A tensor or array without an axis stands for its number.
+    values = [value.item() if getattr(value, "ndim", 1) == 0 else value for value in values]
     return [_checked_count(values, index) for index in range(len(values))]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from failuremap.aggregate.exact_formats import FLOAT64, Format
 from failuremap.aggregate.exact_terms import Array, two_sum
 
 # Ziv's test: a correction known to 2^-48 of itself must not matter to the rounding.
@@ -24,43 +25,43 @@ _SAFE_BELOW, _SAFE_ABOVE = 2.0**900, 2.0**-900
 _SPLITTER = 134217729.0  # 2^27 + 1, after Veltkamp
 
 
-def round_sum(hi: Array, lo: Array | None, divisor: int, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
-    """Rounds (hi + lo) / divisor to dtype; `hi` is hi + lo rounded to nearest.
+def round_sum(hi: Array, lo: Array | None, divisor: int, form: Format) -> tuple[Array, Array | None]:
+    """Rounds (hi + lo) / divisor to a format; `hi` is hi + lo rounded to nearest, the divisor below 2^53.
 
     Returns:
         The rounded values, and a mask of those in doubt, which the caller rounds by fractions; None where none is.
     """
-    if dtype == np.float64:
-        return (hi, None) if divisor == 1 else _divided(hi, lo, divisor, dtype)
+    if form is FLOAT64:
+        return (hi, None) if divisor == 1 else _divided(hi, lo, divisor, form)
     if lo is not None:
-        return (_to_odd(hi, lo).astype(dtype), None) if divisor == 1 else _divided(hi, lo, divisor, dtype)
-    return _narrow_quotient(hi, divisor, dtype)
+        return (form.narrow(_to_odd(hi, lo)), None) if divisor == 1 else _divided(hi, lo, divisor, form)
+    return _narrow_quotient(hi, divisor, form)
 
 
-def round_fraction(value: Fraction, dtype: np.dtype[Any]) -> Any:
-    """Rounds an exact value to the nearest number of a dtype; beyond the largest one to infinity."""
+def round_fraction(value: Fraction, form: Format) -> Any:
+    """Rounds an exact value to the nearest number of a format; beyond the largest one to infinity."""
     try:
         near = float(value)
     except OverflowError:
-        return dtype.type(math.copysign(math.inf, value))
+        return form.narrow(np.array([math.inf if value > 0 else -math.inf]))[0]
     rest = value - Fraction(near)
     pair = np.array([near]), np.array([float(rest > 0) - float(rest < 0)])
     with np.errstate(over="ignore"):
-        return dtype.type(near) if dtype == np.float64 else _to_odd(*pair).astype(dtype)[0]
+        return form.narrow(pair[0] if form is FLOAT64 else _to_odd(*pair))[0]
 
 
-def _narrow_quotient(hi: Array, divisor: int, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
+def _narrow_quotient(hi: Array, divisor: int, form: Format) -> tuple[Array, Array | None]:
     """Divides in float64; a second rounding can only miss where the first gave a midpoint of the narrower format."""
-    if divisor == 1:
-        return hi.astype(dtype), None
-    quotient = hi / divisor
-    values, doubtful = quotient.astype(dtype), None
-    dropped = 52 - np.finfo(dtype).nmant
+    quotient = hi if divisor == 1 else hi / divisor
+    values, doubtful = form.narrow(quotient), None
+    if divisor & (divisor - 1) == 0:  # by a power of two: exact
+        return values, None
+    dropped = 53 - form.bits
     midpoint = quotient.view(np.int64) & ((1 << dropped) - 1) == 1 << (dropped - 1)
-    midpoint |= np.abs(values) < np.finfo(dtype).tiny  # there, midpoints have other last bits
+    midpoint |= (np.abs(quotient) < form.tiny) & (quotient != 0)  # there, midpoints have other last bits
     at = np.flatnonzero(midpoint)
     if len(at):
-        values[at], unsettled = _divided(hi[at], None, divisor, dtype)
+        values[at], unsettled = _divided(hi[at], None, divisor, form)
         if unsettled is not None:
             doubtful = np.zeros(hi.size, bool)
             doubtful[at] = unsettled
@@ -79,20 +80,21 @@ def _to_odd(near: Array, rest: Array) -> Array:
     return np.where(even & (rest != 0) & np.isfinite(near), moved, near)
 
 
-def _divided(hi: Array, lo: Array | None, divisor: int, dtype: np.dtype[Any]) -> tuple[Array, Array | None]:
+def _divided(hi: Array, lo: Array | None, divisor: int, form: Format) -> tuple[Array, Array | None]:
     """Divides by the quotient, the remainder's quotient, and a test whether that settles the rounding."""
     quotient = hi / divisor
     rest = _remainder(quotient, divisor, hi)
     correction = (rest if lo is None else rest + lo) / divisor
     near, left = two_sum(quotient, correction)
+    near = np.where(np.isfinite(hi), near, hi)
     magnitude = np.abs(quotient)
     unsafe = (magnitude > _SAFE_BELOW / divisor) | ((magnitude < _SAFE_ABOVE) & (hi != 0))
-    if dtype == np.float64:
+    if form is FLOAT64:
         doubtful = (near + left * (1 + _DOUBT) != near) | (near + left * (1 - _DOUBT) != near)
         return near, _mask((doubtful | unsafe) & np.isfinite(hi))
     # A rest that is small beside its own correction may be the correction's error alone.
     doubtful = np.abs(left) <= np.abs(correction) * _DOUBT
-    return _to_odd(near, left).astype(dtype), _mask(((doubtful & (correction != 0)) | unsafe) & np.isfinite(hi))
+    return form.narrow(_to_odd(near, left)), _mask(((doubtful & (correction != 0)) | unsafe) & np.isfinite(hi))
 
 
 def _remainder(quotient: Array, divisor: int, hi: Array) -> Array:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from failuremap.aggregate.exact_formats import Format, as_format
 from failuremap.aggregate.exact_rounding import round_fraction, round_sum
 from failuremap.aggregate.exact_terms import Array, terms, two_sum
 
 _BLOCK = 1 << 14  # elements worked on at a time: their float64 temporaries stay in the cache
+_MANTISSA_BITS, _LARGEST_EXPONENT = 53, 1023  # float64's
 _DENSE_ABOVE = 1 / 64  # share of elements with an error, above which errors are kept as an array
 
 
@@ -27,12 +29,13 @@ class ExactSum:
         self.lo: Array | None = None
         self.rest: dict[int, Fraction] = {}
 
-    def add(self, values_D: Array, weight: int = 1) -> None:
-        """Adds weight * values; float16, float32 or float64, weight 1 or more."""
+    def add(self, values_D: Array, form: Format | None = None, weight: int = 1) -> None:
+        """Adds weight * values, weight 1 or more; the values are of a format's storage, their dtype's if not given."""
+        widen = (form or as_format(values_D.dtype)).widen
         with np.errstate(all="ignore"):
             for block in _blocks(self.hi.size):
-                values = self._without_overflow(values_D[block], weight, block.start)
-                for term in terms(values, weight):
+                values = self._without_overflow(widen(values_D[block]), weight, block.start)
+                for term in terms(values, weight if weight.bit_length() <= _LARGEST_EXPONENT else 1):
                     self._add_term(term, block)
 
     def merge(self, other: ExactSum) -> None:
@@ -43,26 +46,40 @@ class ExactSum:
         for index, rest in other.rest.items():
             self._keep(index, rest)
 
-    def rounded(self, divisor: int, dtype: np.dtype[Any]) -> Array:
-        """Returns the sum over a whole number, each element rounded once to the nearest of dtype."""
-        out = np.empty(self.hi.size, dtype)
+    def rounded(self, divisor: int, dtype: np.dtype[Any] | Format) -> Array:
+        """Returns the sum over a whole number, each element rounded once to the nearest of a format.
+
+        An exact 0 is +0.0, and every NaN is the same one: signs and payloads would depend on the order.
+        """
+        form = as_format(dtype)
+        out = np.empty(self.hi.size, form.storage)
         with np.errstate(all="ignore"):
             for block in _blocks(self.hi.size):
-                out[block] = self._rounded_block(block, divisor, dtype)
+                out[block] = self._rounded_block(block, divisor, form)
         for index in self.rest:
             if np.isfinite(self.hi[index]):
-                out[index] = round_fraction(self._exact(index) / divisor, dtype)
+                out[index] = round_fraction(self._exact(index) / divisor, form)
         return out
 
-    def _rounded_block(self, block: slice, divisor: int, dtype: np.dtype[Any]) -> Array:
+    def _rounded_block(self, block: slice, divisor: int, form: Format) -> Array:
         hi, lo = self.hi[block], None
+        if divisor.bit_length() > _MANTISSA_BITS:
+            return self._divided_exactly(block, divisor, form)
         if self.lo is not None:
             hi, lo = two_sum(hi, self.lo[block])
             lo[~np.isfinite(hi)] = 0.0
-        values, doubtful = round_sum(hi, lo, divisor, dtype)
+        hi = np.where(np.isnan(hi), np.nan, hi)
+        values, doubtful = round_sum(hi, lo, divisor, form)
         overflown = ~np.isfinite(hi) & np.isfinite(self.hi[block])
         for offset in np.flatnonzero(overflown if doubtful is None else overflown | doubtful):
-            values[offset] = round_fraction(self._exact(block.start + int(offset)) / divisor, dtype)
+            values[offset] = round_fraction(self._exact(block.start + int(offset)) / divisor, form)
+        return values
+
+    def _divided_exactly(self, block: slice, divisor: int, form: Format) -> Array:
+        """Divides by a number that float64 can't hold: not fast, and not needed for counts of this world."""
+        values = form.narrow(np.where(np.isnan(self.hi[block]), np.nan, self.hi[block]))
+        for offset in np.flatnonzero(np.isfinite(self.hi[block])):
+            values[offset] = round_fraction(self._exact(block.start + int(offset)) / divisor, form)
         return values
 
     def _exact(self, index: int) -> Fraction:
@@ -95,7 +112,9 @@ class ExactSum:
         """Takes out what float64 can't hold times the weight, and keeps it as fractions."""
         if weight == 1:
             return values
-        unfit = ~np.isfinite(values.astype(np.float64) * float(weight)) & np.isfinite(values)
+        unfit = np.isfinite(values)
+        if weight.bit_length() <= _LARGEST_EXPONENT:
+            unfit &= ~np.isfinite(values.astype(np.float64) * float(weight))
         if not unfit.any():
             return values
         for offset in np.flatnonzero(unfit):

@@ -1,69 +1,81 @@
-"""Aggregation on NumPy arrays: accumulated in float64, rounded once to the dtype that came in."""
+"""Aggregation on NumPy arrays: the exact result, rounded once to the dtype that came in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from failuremap.aggregate.checks import tensor_advice
+from failuremap.aggregate.exact_blocks import nearest_sum
+from failuremap.aggregate.exact_formats import FLOAT64, FORMATS, Format
+from failuremap.aggregate.exact_terms import Array
 from failuremap.errors import InvalidArgument
 
-# A sum may leave float64's range on the way to a result that lies within it; it is then formed this much smaller.
-_HEADROOM = 2.0**-100
-_FLOATS = ("float16", "float32", "float64")
+NAME = "a NumPy array"
 
 
-def combine(contributions: Sequence[Any], counts: Sequence[int], rule: str) -> np.ndarray[Any, Any] | None:
-    """Combines arrays by a rule; None where no contribution has a unit."""
-    counted = [k for k, count in enumerate(counts) if count]
-    if not counted:
-        return None
-    for k in counted:
-        _check_array(contributions, k, counted[0])
-    arrays, weights = [contributions[k] for k in counted], [counts[k] for k in counted]
-    divisor = 1 if rule == "sum" else sum(counts)
-    # Infinity and NaN are results like others here; which of them is an error is for the caller to say.
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        total = _combined(arrays, weights, divisor)
-        if not np.isfinite(total).all():
-            scaled = _combined(arrays, weights, divisor, scale=_HEADROOM) / _HEADROOM
-            total = np.where(np.isfinite(total), total, scaled)
-        return np.asarray(total, _result_type(arrays[0].dtype))
-
-
-def _combined(arrays: Sequence[Any], weights: Sequence[int], divisor: int, scale: float = 1.0) -> np.ndarray[Any, Any]:
-    """Adds weight * array up in float64 and divides once; both times `scale`, a power of two."""
-    total = np.zeros(arrays[0].shape, np.float64)
-    for array, weight in zip(arrays, weights, strict=True):
-        total += array.astype(np.float64) * scale * float(weight)
-    return total / float(divisor)
-
-
-def _result_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype if dtype.name in _FLOATS else np.dtype(np.float64)
-
-
-def _check_array(contributions: Sequence[Any], k: int, first: int) -> None:
-    array, model = contributions[k], contributions[first]
-    if not isinstance(array, np.ndarray | np.generic):
+def check(leaf: Array, place: str) -> None:
+    """Refuses arrays of no real numbers, and masked ones."""
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise InvalidArgument(f"{place} is a masked array; say what the masked values are, such as with .filled(0).")
+    if leaf.dtype.name not in FORMATS and not np.issubdtype(leaf.dtype, np.integer):
         raise InvalidArgument(
-            f"contributions[{k}] is of type {type(array).__name__} but others are NumPy arrays; give one kind."
-            f"{tensor_advice(array)}"
-        )
-    if array.dtype.name not in _FLOATS and not np.issubdtype(array.dtype, np.integer):
-        raise InvalidArgument(
-            f"contributions[{k}] has dtype {array.dtype}; expected {', '.join(_FLOATS)} or integers. "
+            f"{place} has dtype {leaf.dtype}; expected {', '.join(FORMATS)} or integers. "
             "Convert it first, such as with .astype('float32')."
         )
-    if array.dtype != model.dtype:
-        raise InvalidArgument(
-            f"contributions[{k}] has dtype {array.dtype} but contributions[{first}] has dtype {model.dtype}; "
-            "every contribution to one parameter has the same dtype."
-        )
-    if array.shape != model.shape:
-        raise InvalidArgument(
-            f"contributions[{k}] has shape {array.shape} but contributions[{first}] has shape {model.shape}; "
-            "every contribution to one parameter has the same shape."
-        )
+
+
+def facts(leaf: Array) -> dict[str, object]:
+    """Returns the dtype, in whatever byte order, and the shape."""
+    return {"dtype": leaf.dtype.name, "shape": leaf.shape}
+
+
+def is_finite(leaf: Array) -> bool:
+    """Returns whether no number is infinite or NaN."""
+    return bool(np.isfinite(leaf).all())
+
+
+def combine(leaves: Sequence[Array], weights: Sequence[int], rule: str) -> Array:
+    """Combines arrays by a rule; integers become float64."""
+    divisor = 1 if rule == "sum" else sum(weights)
+    if leaves[0].dtype.name in FORMATS:
+        rows = [flat(leaf)[0] for leaf in leaves]
+        return shaped(nearest_sum(rows, weights, divisor, format_of(leaves[0])), leaves[0])
+    parts = [_float64_parts(leaf) for leaf in leaves]
+    rows = [row for pair in parts for row in pair]
+    each = [weight for weight, pair in zip(weights, parts, strict=True) for _ in pair]
+    return nearest_sum(rows, each, divisor, FLOAT64).reshape(leaves[0].shape)
+
+
+def format_of(leaf: Array) -> Format:
+    """Returns the format of an array of floats."""
+    return FORMATS[leaf.dtype.name]
+
+
+def flat(leaf: Array) -> tuple[Array, Format]:
+    """Returns the numbers as flat storage: native, aligned, in C order; a view where they lie so."""
+    form = format_of(leaf)
+    native = leaf.dtype.newbyteorder("=")
+    aligned: Array = np.require(np.asarray(leaf), native, ["C", "A"])
+    storage: Array = aligned.reshape(-1).view(form.storage)
+    return storage, form
+
+
+def shaped(values: Array, like: Array) -> Array:
+    """Returns flat storage as an array of the shape and dtype of another, in native byte order."""
+    array: Array = values.view(like.dtype.newbyteorder("="))
+    return array.reshape(like.shape)
+
+
+def template(leaf: Array) -> Array:
+    """Returns an array of the same shape and dtype with a single element in memory."""
+    return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+
+
+def _float64_parts(leaf: Array) -> list[Array]:
+    """Splits integers into float64 arrays that add up to them: one, or two where 53 bits may not do."""
+    whole = np.asarray(leaf).reshape(-1)
+    if whole.itemsize < np.dtype(np.int64).itemsize:
+        return [whole.astype(np.float64)]
+    low = whole & 0xFFFF_FFFF
+    return [(whole - low).astype(np.float64), low.astype(np.float64)]

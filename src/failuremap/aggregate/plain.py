@@ -6,23 +6,38 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral, Rational, Real
-from typing import Any
 
-from failuremap.aggregate.checks import tensor_advice
 from failuremap.errors import InvalidArgument
 from failuremap.rules import Layout, known_rule
 
 Number = int | float | Fraction
 
 
-def combine(contributions: Sequence[Sequence[Number]], counts: Sequence[int], rule: str) -> list[Number]:
-    """Combines lists of numbers by a rule; [] where no contribution has a unit."""
-    counted = [k for k, count in enumerate(counts) if count]
-    for k in counted:
-        _check_vector(contributions, k, counted[0])
-    weights = known_rule(rule).coefficients(Layout.from_counts([counts[k] for k in counted]))
-    columns = zip(*(contributions[k] for k in counted), strict=True)
-    return [_combined(column, weights, divides=rule != "sum") for column in columns]
+NAME = "a list"
+
+
+def check(leaf: Sequence[Number], place: str) -> None:
+    """Refuses a list that holds anything but real numbers."""
+    for index, value in enumerate(leaf):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InvalidArgument(f"{place}[{index}]={value!r} is no number; a gradient is a list of numbers.")
+
+
+def facts(leaf: Sequence[Number]) -> dict[str, object]:
+    """Returns the shape."""
+    return {"shape": (len(leaf),)}
+
+
+def is_finite(leaf: Sequence[Number]) -> bool:
+    """Returns whether no number is infinite or NaN."""
+    return all(isinstance(value, Rational) or math.isfinite(value) for value in leaf)
+
+
+def combine(leaves: Sequence[Sequence[Number]], weights: Sequence[int], rule: str) -> list[Number]:
+    """Combines lists of numbers by a rule; the weights are 1 or more."""
+    coefficients = known_rule(rule).coefficients(Layout.from_counts(weights))
+    columns = zip(*leaves, strict=True)
+    return [_combined(column, coefficients, divides=rule != "sum") for column in columns]
 
 
 def _combined(column: tuple[Number, ...], weights: tuple[Fraction, ...], *, divides: bool) -> Number:
@@ -47,22 +62,3 @@ def _rounded(exact: Fraction) -> float:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
-
-
-def _check_vector(contributions: Sequence[Any], k: int, first: int) -> None:
-    vector = contributions[k]
-    if not isinstance(vector, list | tuple):
-        raise InvalidArgument(
-            f"contributions[{k}] is of type {type(vector).__name__}; expected a list of numbers, or a NumPy array."
-            f"{tensor_advice(vector)}"
-        )
-    for index, value in enumerate(vector):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InvalidArgument(
-                f"contributions[{k}][{index}]={value!r} is no number; a gradient is a list of numbers."
-            )
-    if len(vector) != len(contributions[first]):
-        raise InvalidArgument(
-            f"contributions[{k}] has shape ({len(vector)},) but contributions[{first}] has shape "
-            f"({len(contributions[first])},); every contribution to one parameter has the same shape."
-        )

@@ -39,8 +39,8 @@ def check(leaf: Tensor, place: str) -> None:
 
 
 def facts(leaf: Tensor) -> dict[str, object]:
-    """Returns the device, the dtype and the shape."""
-    return {"device": str(leaf.device), "dtype": _dtype_of(leaf), "shape": tuple(leaf.shape)}
+    """Returns the dtype and the shape."""
+    return {"dtype": _dtype_of(leaf), "shape": tuple(leaf.shape)}
 
 
 def is_finite(leaf: Tensor) -> bool:
@@ -66,7 +66,7 @@ def flat(leaf: Tensor) -> tuple[Array, Format]:
     """Returns the numbers as flat storage: aligned, in C order; a view where they lie so."""
     if leaf.dtype != torch.bfloat16:
         return numpy_.flat(_array(leaf))
-    bits = _array(leaf.detach().contiguous().view(torch.int16))
+    bits = _array(leaf.detach().resolve_neg().contiguous().view(torch.int16))
     return np.require(bits, requirements=["C", "A"]).reshape(-1).view(np.uint16), BFLOAT16
 
 
