@@ -14,12 +14,5 @@ def test_ranks_are_listed(numbers, text):
     assert shard_words.ranks(numbers) == text
 
 
-def test_fsdp1_is_named():
-    assert shard_words.unwatched(["FullyShardedDataParallel"]) == (
-        "FullyShardedDataParallel (FSDP1) lays parameters into flat tensors, which are not watched; those of "
-        "torch.distributed.fsdp.fully_shard (FSDP2) are"
-    )
-
-
-def test_another_type_is_named():
+def test_types_that_are_not_watched_are_named():
     assert shard_words.unwatched(["A", "B"]) == "parameters or gradients of type A, B are not watched"

@@ -130,13 +130,21 @@ def _present(step: Step, ranks: Sequence[Rank]) -> tuple[NDArray[np.bool_], list
     for p, parameter in enumerate(step.parameters):
         for row, rank in enumerate(ranks):
             layout = rank.layouts.get(("update", parameter.name))
-            if layout is None or len(layout.parts) == 1 or not step.present_RP[row, p]:
+            if layout is None or len(layout.parts) == 1:
                 continue
-            absent = [other for other in layout.parts if other in places and not step.present_RP[places[other], p]]
-            if absent:
+            holding = [other for other in layout.parts if other in places and _holds(ranks[places[other]], parameter)]
+            absent = [other for other in holding if not step.present_RP[places[other], p]]
+            present[row, p] = len(absent) < len(holding)
+            if absent and present[row, p]:
                 present[row, p] = False
                 torn.append(shard_words.shard_missing(parameter.name, absent))
     return present, list(dict.fromkeys(torn))[:3]
+
+
+def _holds(rank: Rank, parameter: Parameter) -> bool:
+    """Whether a rank has an element of a parameter's update; small ones lie on some ranks alone."""
+    layout = rank.layouts.get(("update", parameter.name))
+    return layout is None or all(first < stop for first, stop in layout.span)
 
 
 def _shards(step: Step, ranks: Sequence[Rank]) -> list[Shard]:

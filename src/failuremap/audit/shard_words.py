@@ -20,11 +20,6 @@ def ranks(numbers: Sequence[int]) -> str:
 
 def unwatched(types: Sequence[str]) -> str:
     """Parameters, or gradients, of types that capture does not read."""
-    if "FullyShardedDataParallel" in types:
-        return (
-            "FullyShardedDataParallel (FSDP1) lays parameters into flat tensors, which are not watched; those of "
-            "torch.distributed.fsdp.fully_shard (FSDP2) are"
-        )
     return f"parameters or gradients of type {', '.join(types)} are not watched"
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from audit.capture.watched import Seen, run
 from audit.harness import JobServer
 from failuremap.audit import trace
+from failuremap.audit.story import read_rank
+from failuremap.audit.windows import Assembler, Step
 
 START = """
 import torch.distributed as dist
@@ -44,3 +48,16 @@ def watch_ranks(job_server: JobServer, folder: Path, source: str, nproc: int = 2
     result = run(job_server, folder, START + source + END, nproc=nproc)
     assert result.ok, result.output[-3000:]
     return [Seen(opened) for opened in trace.read_folder(folder / "trace")]
+
+
+def last_step(folder: Path) -> Step:
+    """The last step of a run, put together."""
+    ranks = [read_rank(opened) for opened in trace.read_folder(folder / "trace")]
+    *_, step = Assembler(ranks, len(ranks)).steps()
+    return step
+
+
+def is_mean(step: Step, tolerance: float = 1e-5) -> bool:
+    """Whether the update of every rank is the mean of all contributions."""
+    mean = step.contributions_KL.mean(axis=0)
+    return all(float(np.abs(row - mean).max()) <= tolerance * float(np.abs(mean).max()) for row in step.updates_RL)

@@ -5,28 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit.capture.sharded_job import END, START, watch_ranks
+from audit.capture.sharded_job import END, START, is_mean, last_step, watch_ranks
 from audit.capture.watched import run
-from failuremap.audit import trace
-from failuremap.audit.story import read_rank
 from failuremap.audit.trace import of_runs
 from failuremap.audit.verdict import diagnose
-from failuremap.audit.windows import Assembler
 
 pytestmark = pytest.mark.torch
-
-
-def last_step(folder):
-    """The last step of a run, put together."""
-    ranks = [read_rank(opened) for opened in trace.read_folder(folder / "trace")]
-    *_, step = Assembler(ranks, len(ranks)).steps()
-    return step
-
-
-def is_mean(step, tolerance=1e-5):
-    """Whether the update of every rank is the mean of all contributions."""
-    mean = step.contributions_KL.mean(axis=0)
-    return all(float(np.abs(row - mean).max()) <= tolerance * float(np.abs(mean).max()) for row in step.updates_RL)
 
 
 def test_shards_of_updates_add_up_to_the_mean_of_the_gradients(job_server, tmp_path):
@@ -228,17 +212,6 @@ def test_a_failure_of_the_watching_is_noted_and_raises_nothing(job_server, tmp_p
 
     assert seen[0].errors[0] == "on_gathered: ZeroDivisionError: division by zero"
     assert diagnose(tmp_path / "trace").outcome == "not measured"
-
-
-@pytest.mark.parametrize("form", ["False", "True"])
-def test_fsdp1_is_not_measured(form, job_server, tmp_path):
-    source = "from torch.distributed.fsdp import FullyShardedDataParallel\n"
-    source += f'model = FullyShardedDataParallel(model, use_orig_params={form}, device_id=torch.device("cpu"))\n'
-    watch_ranks(job_server, tmp_path, source + "step = sgd(); back(); step.step()")
-
-    verdict = diagnose(tmp_path / "trace")
-    assert (verdict.outcome, len(verdict.reasons)) == ("not measured", 1)
-    assert verdict.reasons[0].startswith("FullyShardedDataParallel (FSDP1) lays parameters into flat tensors")
 
 
 def test_a_loss_on_targets_that_are_spread_is_not_counted(job_server, tmp_path):

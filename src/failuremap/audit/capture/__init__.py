@@ -26,6 +26,7 @@ def install() -> None:
     from failuremap.audit.capture import (
         collectives,
         data_parallel,
+        flattened,
         graph,
         losses,
         optimizers,
@@ -37,7 +38,7 @@ def install() -> None:
 
     steps = os.environ.get("FAILUREMAP_STEPS")
     current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None)
-    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, swapping, collectives):
+    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, flattened, swapping, collectives):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)

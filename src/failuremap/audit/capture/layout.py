@@ -27,12 +27,16 @@ class Layout:
     held: tuple[Tensor, ...]
     """For each dimension the indices of the whole that this rank has, in the order of its local tensor."""
 
-    disjoint: bool
+    disjoint: bool = True
     """Whether the parts are different elements; else they are terms of a sum over the same ones."""
+    run: tuple[int, int] | None = None
+    """In place of `held`: the part is these elements of the flattened whole."""
 
     @property
     def span(self) -> list[list[int]]:
-        """For each dimension the first index that this rank has, and the one after its last."""
+        """First index that this rank has and the one after its last, for each dimension or of the flattened whole."""
+        if self.run is not None:
+            return [list(self.run)]
         return [[int(index[0]), int(index[-1]) + 1] if len(index) else [0, 0] for index in self.held]
 
 

@@ -11,8 +11,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 _WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
-FLATTENING = "FullyShardedDataParallel"
-
 
 class Modules:
     """All modules that were built in this process, held weakly."""
@@ -21,13 +19,10 @@ class Modules:
         self._seen: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         self._names = WeakTensorKeyDictionary()
         self._stands_for = WeakTensorKeyDictionary()
-        self.flattened = False
-        """Whether FullyShardedDataParallel wraps something: it lays parameters into one flat tensor."""
 
     def add(self, module: torch.nn.Module) -> None:
         """Remembers a module; called whenever one registers a parameter or a child."""
         self._seen.setdefault(module, len(self._seen))
-        self.flattened |= type(module).__name__ == FLATTENING
 
     def _all(self) -> list[torch.nn.Module]:
         # in the order in which they were built: the same on every rank

@@ -44,7 +44,9 @@ def _watch_parameter_groups(recorder: Recorder) -> None:
         original(self, param_group)
         try:
             for parameter in self.param_groups[-1]["params"]:
-                recorder.watch(parameter)
+                watched = recorder.watch(parameter)
+                if watched is not None and watched.piece is not None:  # no module holds it while it is gathered
+                    recorder.modules.name(parameter)
         except Exception as error:
             recorder.note_error("add_param_group", error)
 

@@ -93,14 +93,19 @@ class Recorder:
 
     # ---- parameters
 
-    def watch(self, tensor: Tensor) -> Watched | None:
-        """Puts a hook on a parameter that can get a gradient; the hook only reads."""
+    def watch(self, tensor: Tensor, shape: tuple[int, ...] | None = None) -> Watched | None:
+        """Puts a hook on a parameter that can get a gradient; the hook only reads.
+
+        Args:
+            tensor: The parameter.
+            shape: Of the whole, where the tensor is a piece of it.
+        """
         known: Watched | None = self.by_tensor.get(tensor)
         if known is not None or not tensor.requires_grad or not tensor.is_leaf or tensor.is_meta:
             return known
         if type(tensor) not in (torch.nn.Parameter, Tensor) and not is_distributed(tensor):
             return None
-        shape = tuple(tensor.shape)
+        shape = tuple(tensor.shape) if shape is None else shape
         if shape not in self._sketches:
             self._sketches[shape] = Sketch(shape)
         watched = Watched(
@@ -146,13 +151,13 @@ class Recorder:
     @quiet
     def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
         """Notes one parameter's local gradient, before anything reduces or accumulates it."""
-        if self.modules.flattened:
-            return
         backward = self._running()
         if (type(gradient) is not Tensor and not is_readable(gradient)) or gradient.shape != watched.shape:
             raise TypeError(
                 f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
             )
+        if not watched.named:  # mixed precision: the type of the pass, not of the parameter
+            watched.dtype = str(gradient.dtype).removeprefix("torch.")
         sketch = watched.read(gradient.detach(), "gradient")
         watched.sparse |= gradient.is_sparse
         if watched.holds_gradient():

@@ -25,20 +25,31 @@ class ShardSketch:
 
     def __init__(self, sketch: Sketch, layout: Layout) -> None:
         self._sketch, self._held = sketch, layout.held
-        self.shape = tuple(len(index) for index in layout.held)
         self._strides = _strides(layout.shape)
-        positions, self._at = self._sampled(layout.shape)
+        self._columns: Tensor | None = None
+        if layout.run is not None:
+            self._start, stop = layout.run
+            self.shape: tuple[int, ...] = (stop - self._start,)
+            inside = (sketch.index >= self._start) & (sketch.index < stop)
+            positions, self._at = inside.nonzero().flatten(), sketch.index[inside] - self._start
+        else:
+            self.shape = tuple(len(index) for index in layout.held)
+            positions, self._at = self._sampled(layout.shape)
+            self._start = self._find_run(layout)
         self.positions: list[int] = positions.tolist()
         """Which of the sketch's sampled elements lie in the shard."""
         self._positions = positions
-        if sketch.raw:
-            return
-        rows = layout.held[0]
-        self._columns: Tensor | None = None
+
+    def _find_run(self, layout: Layout) -> int:
+        """Where the shard begins in the flattened whole; -1 where it is not one run of it."""
+        if self._sketch.raw:
+            return -1
         if self.shape[1:] != layout.shape[1:]:
             self._columns = self._flat(0, math.prod(self.shape[1:]), 1)
+            return -1
+        rows = layout.held[0]
         unbroken = len(rows) > 0 and bool((rows == torch.arange(len(rows)) + rows[0]).all())
-        self._start = int(rows[0]) * self._strides[0] if unbroken and self._columns is None else None
+        return int(rows[0]) * self._strides[0] if unbroken else -1
 
     def _sampled(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Positions in the sketch of the sampled elements that lie here, and their places in the local tensor."""
@@ -68,10 +79,10 @@ class ShardSketch:
         row = torch.zeros(self._sketch.width, device=tensor.device)
         if tensor.numel():
             left = self._sketch.on(tensor, "left")
-            if self._sketch.width == self._strides[0]:
-                self._add_rows(row, tensor, left)
-            elif self._start is not None:
+            if self._start >= 0:
                 self._add_range(row, tensor.reshape(-1), left)
+            elif self._sketch.width == self._strides[0]:
+                self._add_rows(row, tensor, left)
             else:
                 self._add_elements(row, tensor.reshape(-1), left)
         return torch.cat([self.coordinates(tensor), self._sketch.fold(row)])
@@ -86,7 +97,6 @@ class ShardSketch:
     def _add_range(self, row: Tensor, flat: Tensor, left: Tensor) -> None:
         """The shard is the elements `start` to `start + size` of the flattened whole."""
         width, start = self._sketch.width, self._start
-        assert start is not None
         head = min(-start % width, len(flat))
         rows = (len(flat) - head) // width
         first, tail = (start + head) // width, head + rows * width

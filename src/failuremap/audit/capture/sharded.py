@@ -48,12 +48,12 @@ def on_gathered(recorder: Recorder, managed: Any) -> None:
     watched = recorder.watch(parameter)
     if watched is None:
         return
-    watched.managed = weakref.ref(managed)
-    watched.dtype = str(gathered.dtype).removeprefix("torch.")
-    recorder.modules.stand_for(gathered, functools.partial(_shard, watched.managed))
+    reference = weakref.ref(managed)
+    watched.waiting = functools.partial(_waiting, reference)
+    recorder.modules.stand_for(gathered, functools.partial(_shard, reference))
     recorder.by_tensor[gathered] = watched
     if known is None:
-        gathered.register_hook(functools.partial(_on_gradient, recorder, watched.managed))
+        gathered.register_hook(functools.partial(_on_gradient, recorder, reference))
 
 
 @quiet
@@ -63,6 +63,13 @@ def _on_gradient(recorder: Recorder, reference: weakref.ref[Any], gradient: Tens
     watched = None if parameter is None else recorder.by_tensor.get(parameter)
     if watched is not None:
         recorder.on_gradient(watched, gradient)
+
+
+def _waiting(reference: weakref.ref[Any]) -> tuple[Tensor | None, ...]:
+    """The gradients that are not reduced yet."""
+    managed = reference()
+    gathered = getattr(managed, "_unsharded_param", None)
+    return getattr(managed, "unsharded_accumulated_grad", None), getattr(gathered, "grad", None)
 
 
 def _shard(reference: weakref.ref[Any]) -> Tensor | None:

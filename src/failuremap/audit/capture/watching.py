@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +31,10 @@ class Watched:
     """Handle of the hook that reads the gradient."""
     after: Any = None
     """Handle of the second hook, behind the script's own ones; there only where the script has any."""
-    managed: weakref.ref[Any] | None = None
-    """The FSDPParam that gathers it for the forward, if one does."""
+    waiting: Callable[[], Iterable[Tensor | None]] | None = None
+    """Where a wrapper keeps gradients of it that are not in .grad yet."""
+    piece: Layout | None = None
+    """Which elements of it this rank has, where they are told by a wrapper and not by a DTensor."""
     readers: dict[str, tuple[Layout | None, Sketch | ShardSketch]] = field(default_factory=dict)
     """By what its gradient, its update and its weights are read, and how each is distributed over ranks, if it is."""
     told: set[str] = field(default_factory=set)
@@ -49,14 +50,30 @@ class Watched:
         """
         if of in self._plain and type(tensor) is Tensor:
             return self.sketch(tensor)
-        return self._reader(tensor, of)(local(tensor))
+        reader = self._reader(tensor, of)
+        return reader(self._here(tensor, reader))
 
     def sample(self, tensor: Tensor, of: str) -> Tensor:
         """The sampled elements of a tensor; zero where they are not on this rank."""
-        return self._reader(tensor, of).coordinates(local(tensor))
+        reader = self._reader(tensor, of)
+        return reader.coordinates(self._here(tensor, reader))
+
+    def stepped_on(self) -> Tensor | None:
+        """The gradient that an optimizer finds; empty where this rank holds nothing of the parameter."""
+        tensor = self.tensor()
+        if tensor is None or tensor.grad is not None or self.piece is None or self.piece.run != (0, 0):
+            return None if tensor is None else tensor.grad
+        return tensor.detach().new_empty(0)
+
+    @staticmethod
+    def _here(tensor: Tensor, reader: Sketch | ShardSketch) -> Tensor:
+        """This rank's own numbers; a wrapper may have padded them."""
+        found = local(tensor)
+        return found if isinstance(reader, Sketch) or is_distributed(tensor) else found.reshape(-1)[: reader.shape[0]]
 
     def _reader(self, tensor: Tensor, of: str) -> Sketch | ShardSketch:
-        layout = layout_of(tensor) if is_distributed(tensor) else None
+        piece = self.piece if of != "gradient" else None
+        layout = layout_of(tensor) if is_distributed(tensor) else piece
         if of not in self.readers:
             if layout is not None and layout.shape != self.shape:
                 raise TypeError(f"the {of} of parameter {self.id} has the shape {layout.shape}, expected {self.shape}")
@@ -84,15 +101,12 @@ class Watched:
         """Whether a gradient is accumulated before a backward; if not, whatever came before it was discarded."""
         tensor = self.tensor()
         gradient = None if tensor is None else tensor.grad
-        if self.managed is None:
+        if self.waiting is None:
             return gradient is not None and self._is_live(gradient)
-        managed = self.managed()
-        waiting = getattr(managed, "unsharded_accumulated_grad", None)
-        gathered = getattr(getattr(managed, "_unsharded_param", None), "grad", None)
-        return any(self._is_live(held) for held in (gradient, waiting, gathered) if held is not None)
+        return any(self._is_live(held) for held in (gradient, *self.waiting()) if held is not None)
 
     def _is_live(self, gradient: Tensor) -> bool:
-        if type(gradient) is Tensor:
+        if type(gradient) is Tensor and gradient.shape == self.shape:
             return bool(self.sketch.coordinates(gradient.detach()).any())
         if not is_readable(gradient):
             return False
