@@ -23,6 +23,7 @@ JOBS = {
     "sparse": ("recommender.py", "", 2),
     "fsdp": ("fsdp_lm.py", "--accum 2 --clip norm", 2),
     "hsdp-bfloat16": ("fsdp_lm.py", "--replicas 2 --precision bf16", 4),
+    "fsdp1": ("fsdp1_lm.py", "--accum 2 --no-sync --clip own", 2),
     "tensor-parallel": ("tp_lm.py", "--sequence --loss-parallel --accum 2", 4),
     "one-process": ("accum_lm.py", "--accum 4 --clip 0.5", 1),
 }
