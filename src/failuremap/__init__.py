@@ -5,7 +5,7 @@
 Names for scripts and notebooks:
 
 * `aggregate` combines gradients by a stated rule; `exact_sum` adds arrays up, `Accumulator` one after another, and both
-  give the nearest to the exact sum in whatever order;
+  give the nearest to the exact sum in whatever order; `check_backend` holds a backend of your own to the same laws;
 * `attach` makes a PyTorch model's gradients follow one, over ranks and micro-batches; `clip_grad_norm_` clips them;
 * `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
 """
@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 # At once: the function shares its name with its package, so a later import of the package would hide it.
 from failuremap.aggregate import aggregate
-from failuremap.errors import FailuremapError, InvalidArgument, MissingDependency, RecordError, StepVoid, TraceError
+from failuremap.errors import (
+    FailuremapError,
+    InvalidArgument,
+    LawBroken,
+    MissingDependency,
+    RecordError,
+    StepVoid,
+    TraceError,
+)
 
 if TYPE_CHECKING:
     from failuremap.aggregate.accumulator import Accumulator
+    from failuremap.aggregate.conformance import check_backend
     from failuremap.aggregate.exact import exact_sum
     from failuremap.aggregate.torch.attach import attach
     from failuremap.aggregate.torch.clip import clip_grad_norm_
@@ -32,6 +41,7 @@ __all__ = [
     "Accumulator",
     "FailuremapError",
     "InvalidArgument",
+    "LawBroken",
     "MissingDependency",
     "RecordError",
     "StepVoid",
@@ -39,6 +49,7 @@ __all__ = [
     "__version__",
     "aggregate",
     "attach",
+    "check_backend",
     "clip_grad_norm_",
     "count",
     "exact_sum",
@@ -49,6 +60,7 @@ __all__ = [
 _HOMES = {
     "Accumulator": "failuremap.aggregate.accumulator",
     "attach": "failuremap.aggregate.torch.attach",
+    "check_backend": "failuremap.aggregate.conformance",
     "clip_grad_norm_": "failuremap.aggregate.torch.clip",
     "count": "failuremap.audit.capture.marks",
     "exact_sum": "failuremap.aggregate.exact",

@@ -4,6 +4,7 @@
     ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
     ├── StepVoid (also a RuntimeError)        a window's gradients are no update: says why, and on which rank
+    ├── LawBroken (also an AssertionError)    a backend of aggregation is wrong: says which laws it breaks, and where
     ├── RecordError (also a ValueError)       a record is not what it should be: says which, and in which field
     └── TraceError                            a trace cannot be read: says which file, where and why
 
@@ -31,6 +32,10 @@ class MissingDependency(FailuremapError, ImportError):
 
 class StepVoid(FailuremapError, RuntimeError):
     """The gradients of this window are no update; they are dropped, and no weight has changed."""
+
+
+class LawBroken(FailuremapError, AssertionError):
+    """A backend breaks a law of aggregation; the message names each one, with a counterexample."""
 
 
 class RecordError(FailuremapError, ValueError):
