@@ -64,7 +64,7 @@ def test_what_an_entry_says_is_read(tmp_path):
     (beside,) = beside_of(tmp_path, GROUP, passed(0), called(said), stepped())
 
     (found,) = beside.calls
-    assert (found.op, found.by, found.parameters, found.other_elements, found.waiting) == ("sum", "Sum", {1}, 5, 2)
+    assert (found.op, found.by, found.parameters, found.other_elements, found.waiting) == ("sum", "Sum", {"b"}, 5, 2)
     assert (found.carries_gradient, found.rows, found.errors) == (True, 9, ("E: x",))
 
 
@@ -79,7 +79,7 @@ def test_a_call_among_one_rank_crosses_nothing(ranks, crosses, tmp_path):
 def test_rates_stand_for_the_parameters_in_their_order(tmp_path):
     beside = beside_of(tmp_path, passed(0), stepped_at([[0.1, 1], [None, 1]]), passed(1), stepped_at([[0.2, 2]], 1))
 
-    assert [one.rates for one in beside] == [{0: 0.1, 1: None}, {0: 0.2, 1: 0.2}]
+    assert [one.rates for one in beside] == [{"a": 0.1, "b": None}, {"a": 0.2, "b": 0.2}]
 
 
 def test_optimizers_that_make_one_step_together_have_both_rates_and_calls(tmp_path):
@@ -93,7 +93,7 @@ def test_optimizers_that_make_one_step_together_have_both_rates_and_calls(tmp_pa
         stepped_at([[0.2, 1]], ids=[1], optimizer=1),
     )
 
-    assert beside.rates == {0: 0.1, 1: 0.2}
+    assert beside.rates == {"a": 0.1, "b": 0.2}
     assert [one.function for one in beside.calls] == ["all_reduce", "broadcast"]
 
 

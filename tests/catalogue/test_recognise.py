@@ -51,7 +51,13 @@ OWN_EVIDENCE = {
     "microbatch-dropped": found(set(), Sign.MICRO_BATCH_MISSING, RANKS, WINDOW),
     "rank-dropped": found(set(), Sign.RANK_MISSING, RANKS, MEAN),
     "first-rank-broadcast": by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, RANKS),
-    "never-synchronised": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.NO_COLLECTIVE, RANKS),
+    "never-synchronised": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, RANKS),
+    "result-lost": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.RESULT_UNUSED),
+    "read-before-reduced": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.REDUCTION_UNAWAITED),
+    "half-reduced-after-failure": found(
+        set(), Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP, Sign.REDUCTION_FAILED
+    ),
+    "expert-divisor-misses-ep": found(set(), Sign.SOME_PARAMETERS, Sign.DIVIDED_BY_OWN_GROUP),
     "sync-on-wrong-microbatch": found(set(), Sign.UNSYNCHRONISED_TAIL, Sign.DDP_PRESENT, Sign.REPLICAS_DIFFER_LATER),
     "forward-outside-sync-context": found(
         rules_of("own_rank", TWO), Sign.OWN_RANK_ONLY, Sign.FORWARD_UNSYNCHRONISED, Sign.DDP_PRESENT
@@ -152,6 +158,11 @@ def test_both_are_named_where_the_evidence_is_the_same(slugs, evidence):
             "forward-outside-sync-context",
             found(set(), Sign.UNSYNCHRONISED_TAIL, Sign.FORWARD_UNSYNCHRONISED, Sign.DDP_PRESENT),
         ),
+        (
+            "partials-not-reduced",
+            found(set(), Sign.ACTIVATIONS_CROSS, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP),
+        ),
+        ("result-lost", found(set(), Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.RESULT_UNUSED)),
         ("divisor-counts-idle-parts", found(set(), Sign.EMPTY_CONTRIBUTION)),
         ("partial-window-full-divisor", by_rule("weighted_mean_over_full_window", TWO_BY_THREE, Sign.SHORT_WINDOW)),
         ("count-applied-twice", by_rule("counts_twice_over_ranks", TWO, MEAN, RANKS)),

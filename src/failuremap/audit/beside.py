@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,8 @@ class Call:
     site: str
     calls: int
     elements: int
-    parameters: frozenset[int]
-    """Ids of those whose gradient it writes to, after the last backward."""
+    parameters: frozenset[str]
+    """Those whose gradient it writes to, after the last backward."""
     other_elements: int
     """Elements that it writes to something else, after the last backward."""
     waiting: int
@@ -48,7 +48,7 @@ class Beside:
     """What stands beside the gradients of one step of one rank."""
 
     calls: list[Call] = field(default_factory=list)
-    rates: dict[int, float | None] = field(default_factory=dict)
+    rates: dict[str, float | None] = field(default_factory=dict)
     """Learning rates by parameter; None where one is not a plain number."""
 
     def add(self, other: Beside) -> None:
@@ -60,7 +60,8 @@ class Beside:
 class BesideReader:
     """Follows a trace and keeps what belongs to its next step."""
 
-    def __init__(self) -> None:
+    def __init__(self, name_of: Callable[[int], str]) -> None:
+        self._name_of = name_of
         self._groups: dict[int, tuple[int, ...]] = {}
         self._calls: list[Call] = []
 
@@ -75,14 +76,15 @@ class BesideReader:
     def taken(self, step: dict[str, Any]) -> Beside:
         """All that belongs to a step, given its record's fields."""
         calls, self._calls = self._calls, []
-        return Beside(calls, dict(zip(step["parameters"], _each(step.get("rates", ())), strict=False)))
+        names = map(self._name_of, step["parameters"])
+        return Beside(calls, dict(zip(names, _each(step.get("rates", ())), strict=False)))
 
     def _call(self, fields: dict[str, Any]) -> Call:
         return Call(
             function=str(fields["function"]), op=str(fields.get("op", "")), ranks=self._groups[fields["group"]],
             when=str(fields["when"]), by=str(fields.get("by", "")), own=bool(fields["own"]), site=str(fields["site"]),
             calls=int(fields["calls"]), elements=int(fields["elements"]),
-            parameters=frozenset(map(int, fields.get("parameters", ()))),
+            parameters=frozenset(map(self._name_of, fields.get("parameters", ()))),
             other_elements=int(fields.get("other_elements", 0)), waiting=int(fields.get("waiting", 0)),
             carries_gradient=bool(fields.get("carries_gradient", False)), rows=int(fields.get("rows", 0)),
             errors=tuple(map(str, fields.get("errors", ()))),

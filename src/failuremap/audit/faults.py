@@ -69,6 +69,10 @@ class Judged:
     """Units of the main term."""
     norm: float | None = None
     """Length of the update."""
+    one_model: bool = False
+    """Whether the ranks seem to run parts of one model, by what its own code passes between them."""
+    held_by_some: set[str] = field(default_factory=set)
+    """Parameters that not every rank has an update of."""
     plain_sum: bool = False
     """The one contribution is a sum over its units, where a mean was promised."""
     weights_equal: bool | None = None

@@ -46,9 +46,11 @@ def findings(story: Story) -> list[Finding]:
     # a factor that is R or M at one step and another at the next is chance (a clip of each tensor by its own norm)
     often = 0.8 * len(story.judged)
     kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith("scaled") or len(seen) >= often}
-    averaged = made_equal(story)
-    if averaged:
-        kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(Sign.OWN_RANK_ONLY)}
+    averaged, split = made_equal(story), split_by_hand(story)
+    if averaged or split:
+        apart = (Sign.OWN_RANK_ONLY, *(("apart",) if split else ()))
+        kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(apart)}
+    kinds = {kind: seen for kind, seen in kinds.items() if not (split and _concerns_only(split, seen))}
     found = [(_place(kind), _finding(story, seen)) for kind, seen in kinds.items()]
     replicas = _replicas(story, explained=bool(found) or averaged)
     if replicas is not None:
@@ -64,6 +66,18 @@ def made_equal(story: Story) -> bool:
             return True
         apart |= set(step.differing)
     return False
+
+
+def split_by_hand(story: Story) -> set[str]:
+    """Parameters that are not the same on the ranks, of which each seems to hold a part of one model."""
+    if not story.judged or not all(step.one_model for step in story.judged):
+        return set()
+    first = story.judged[0]
+    return set(first.differing if first.number == 1 else ()).union(*(step.held_by_some for step in story.judged))
+
+
+def _concerns_only(names: set[str], seen: Sequence[tuple[Judged, Fault]]) -> bool:
+    return all(fault.parameters and set(fault.parameters) <= names for _, fault in seen)
 
 
 def _place(kind: str) -> int:
@@ -159,6 +173,7 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         return None
     apart = [step for step in story.judged if step.differing]
     names = apart[0].differing if apart else sorted(_final_differences(story.ranks))
+    names = [name for name in names if name not in split_by_hand(story)]
     at_start = bool(apart) and apart[0].number == 1
     if not names or (explained and not at_start):
         return None

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import patterns, shard_words, words
+from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
@@ -118,6 +119,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
+    tell_calls(judged, fitted)
     judged.unjudged = _unjudged(fitted)
 
 
@@ -167,7 +169,7 @@ def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[s
 def _surroundings(fitted: Fitted) -> set[Sign]:
     """What is known of the job beside the coefficients."""
     step = fitted.step
-    signs = {Sign.SINGLE_RANK} if len(step.ranks) == 1 else set()
+    signs = crossings(step) | ({Sign.SINGLE_RANK} if len(step.ranks) == 1 else set())
     if len({batch for _, batch in step.keys}) == 1:
         signs.add(Sign.SINGLE_MICRO_BATCH)
     paths = [backward.path for backward in step.backwards]

@@ -1,6 +1,7 @@
 """Parameters whose update is that of the others times a factor: what they have in common names the factor.
 
 one over the elements of each tensor   a divisor that was meant to be the number of ranks
+ranks over those of their own group    a fault, where activations cross the ranks: experts
 R, M, or the size of a group           a fault; named on sparse gradients, and on whole modules of a sharded model
 anything else                          the script's own affair
 """
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from failuremap.audit import words
+from failuremap.audit import call_words, words
 from failuremap.audit.faults import Fault, Judged
+from failuremap.audit.group_divisors import own_group_size
 from failuremap.audit.observe import Fitted
 from failuremap.catalogue.signs import Sign
 
@@ -41,7 +43,11 @@ def judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> No
     for factor in sorted({round(value, 4) for value in scaled.values()}):
         touched = sorted(name for name, value in scaled.items() if round(value, 4) == factor)
         sentence = words.scaled_parameters(touched, factor)
-        if any(abs(factor / value - 1) < 0.01 for value in named):
+        if size := own_group_size(fitted.step, touched, factor):
+            signs = {Sign.SOME_PARAMETERS, Sign.DIVIDED_BY_OWN_GROUP}
+            sentence = call_words.own_group(touched, factor, size, ranks)
+            judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
+        elif any(abs(factor / value - 1) < 0.01 for value in named):
             signs = {Sign.SOME_PARAMETERS} | _in_common(fitted, touched, scaled)
             judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
         else:

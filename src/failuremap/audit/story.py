@@ -171,7 +171,7 @@ class _Story:
         self.notes: list[str] = []
         self.final: Chunk | None = None
         self.last_backward = 0
-        self.beside = BesideReader()
+        self.beside = BesideReader(lambda id: self.parameters[id].name)
 
     def read(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         """Takes in one record; kinds that a step does not need are passed over."""

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from failuremap.audit import words
+from failuremap.audit import call_words, words
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
-from failuremap.audit.findings import findings, made_equal
+from failuremap.audit.findings import findings, made_equal, split_by_hand
 from failuremap.audit.judge import judge
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.shares import even_enough
@@ -126,6 +126,8 @@ def _reasons(story: Story) -> list[str]:
         return [*reasons, words.NO_STEP]
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
+    if split_by_hand(story):
+        reasons.append(call_words.ONE_MODEL)
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
     reasons += _counted(story, (reason for step in story.judged for reason in step.unexplained))
     reasons += _skipped(story)

@@ -47,7 +47,11 @@ class Sign(StrEnum):
     FORWARD_BYPASSED_WRAPPER = "forward-bypassed-wrapper"  # the wrapped module was called, the wrapper was not
     FORWARD_UNSYNCHRONISED = "forward-unsynchronised"  # forward under no_sync, backward with synchronisation on
     SYNCHRONISATION_OFF = "synchronisation-off"  # no_sync around forward and backward of every micro-batch
-    NO_COLLECTIVE = "no-collective"  # no reduction was called in the whole job
+    ACTIVATIONS_CROSS = "activations-cross"  # activations, or their gradients, go through collectives
+    RESULT_UNUSED = "result-unused"  # what is missing was reduced after backward, in a tensor that no update holds
+    REDUCTION_UNAWAITED = "reduction-unawaited"  # its reduction was started, and not waited for before the step
+    DIVIDED_BY_OWN_GROUP = "divided-by-own-group"  # a sum over a part of the ranks is divided by the size of that part
+    REDUCTION_FAILED = "reduction-failed"  # its reduction raised, and the step went on
 
     # The shape of the job, and of the window concerned.
     SINGLE_RANK = "single-rank"  # there is one rank

@@ -1,7 +1,8 @@
 """Expert gradients are not divided by the expert-parallel size: 1/EDP where 1/(EDP EP) is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -63,14 +64,14 @@ MECHANISM = Mechanism(
         Clause("nothing", "boundary", "Without a rank there is no update: [].", ("no rank",)),
     ),
     promised="mean",
+    by_signs_alone=True,
+    signs=signs({Sign.DIVIDED_BY_OWN_GROUP, Sign.SOME_PARAMETERS}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a run without expert parallelism: the experts' update changes by its size, all other updates stay",
     audit_sees=(
         "Expert parameters, by name, whose update is a multiple of that of the rest; the multiple is the size of the "
-        "expert-parallel group."
-    ),
-    audit_blind=(
-        "The audit says that these parameters follow another rule than the rest, and knows neither which of them are "
-        "experts nor the groups that they are reduced over."
+        "expert-parallel group, the ranks over those that the script reduces these gradients over, in a job whose "
+        "activations cross the ranks. Where FSDP2 reduces them below Python, it says the multiple alone."
     ),
     repair=(
         "Sum over the expert's replicas and divide by all ranks that tokens came from: dist.all_reduce(p.grad, "

@@ -64,10 +64,13 @@ MECHANISM = Mechanism(
         "gradients, and it is additive in the two."
     ),
     separated_by="a reference in one process, where nothing has to be gathered",
-    audit_sees="A right mean over the rows of the loss: each rank computes it in full, and the gradients are averaged.",
+    audit_sees=(
+        "A right mean over the rows of the loss, which each rank computes in full, and a note where it can be this: a "
+        "gather of what carries a gradient, or of as many rows as the loss has classes, that autograd does not see."
+    ),
     audit_blind=(
-        "The audit weighs units by the losses and gradients of the rank that computed them; it does not follow a "
-        "gather in forward, and so misses the part of a gradient that never came."
+        "The audit weighs units by the losses and gradients of the rank that computed them, and misses the part of a "
+        "gradient that never came; whether the loss reads what was gathered, or means it to be constant, it can't see."
     ),
     repair=(
         "Gather with a function whose backward sums: forward dist.all_gather, backward gradients = "

@@ -69,8 +69,8 @@ MECHANISM = Mechanism(
         "script's own; with one replica only it is 1/R and is named global-denominator-averaged-again."
     ),
     audit_blind=(
-        "The audit knows the number of ranks and not the job's process groups, so a total weight that is off by the "
-        "size of a group counts as a factor of the script's own."
+        "A script may weigh its loss as it likes: that its factor is the size of a group of ranks which it calls "
+        "collectives on is told in a note, and proves nothing."
     ),
     repair=(
         "Divide by the size of the group whose ranks hold different samples, on every path: dist.all_reduce(p.grad); "

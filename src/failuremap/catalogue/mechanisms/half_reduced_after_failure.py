@@ -1,7 +1,8 @@
 """A collective fails halfway through the buckets, and the job steps on what is there."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=55,
@@ -55,12 +56,15 @@ MECHANISM = Mechanism(
     ),
     promised="",
     law="A step in which any rank saw an error is void on all of them; any other is the exact mean over the ranks.",
+    by_signs_alone=True,
+    signs=signs({Sign.REDUCTION_FAILED}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the job's log: an error that was caught in the step concerned, and in no other",
     audit_sees=(
         "At the step concerned, parameters whose update lacks other ranks' contributions beside parameters that are "
-        "reduced; all other steps are right until the replicas' difference shows."
+        "reduced, and an error that came out of a collective between backward and step; all other steps are right "
+        "until the replicas' difference shows. Errors of DDP's own reducer come out of backward, and are not seen."
     ),
-    audit_blind="The audit sees neither collectives nor their errors, only that some parameters were not reduced.",
     repair=(
         "Decide together: failed = torch.tensor(float(caught)); dist.all_reduce(failed) on a group that still works; "
         "if failed: optimizer.zero_grad(set_to_none=True), and repeat or leave the batch; else optimizer.step(). "

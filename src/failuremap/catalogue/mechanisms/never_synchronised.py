@@ -52,11 +52,18 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs(
         {Sign.OWN_RANK_ONLY, Sign.NO_DDP},
-        {Sign.OWN_RANK_ONLY, Sign.NO_COLLECTIVE},
         {Sign.OWN_RANK_ONLY, Sign.SYNCHRONISATION_OFF},
     ),
     never=frozenset(
-        {Sign.SINGLE_RANK, Sign.SOME_PARAMETERS, Sign.FORWARD_BYPASSED_WRAPPER, Sign.FORWARD_UNSYNCHRONISED}
+        {
+            Sign.SINGLE_RANK,
+            Sign.SOME_PARAMETERS,
+            Sign.FORWARD_BYPASSED_WRAPPER,
+            Sign.FORWARD_UNSYNCHRONISED,
+            Sign.RESULT_UNUSED,
+            Sign.REDUCTION_UNAWAITED,
+            Sign.REDUCTION_FAILED,
+        }
     ),
     separated_by="whether the model is wrapped, and whether the wrapper's forward is called outside no_sync()",
     audit_sees=(

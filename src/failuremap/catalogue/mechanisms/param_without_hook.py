@@ -64,7 +64,7 @@ MECHANISM = Mechanism(
     followed=("own_rank", "own_rank_weighted"),
     by_signs_alone=True,
     signs=signs({Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}),
-    never=frozenset({Sign.SINGLE_RANK}),
+    never=frozenset({Sign.SINGLE_RANK, Sign.RESULT_UNUSED, Sign.REDUCTION_UNAWAITED, Sign.REDUCTION_FAILED}),
     separated_by="the parameters concerned: some here, all where nothing is reduced",
     audit_sees=(
         "Parameters, by name, whose update is the rank's own contribution on every rank, beside others whose update "

@@ -68,12 +68,15 @@ MECHANISM = Mechanism(
     followed=("own_rank",),
     attempt_follows="first_rank",
     by_signs_alone=True,
-    signs=signs({Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}),
+    signs=signs(
+        {Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS},
+        {Sign.ACTIVATIONS_CROSS, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP},
+    ),
     separated_by="whether activations cross the ranks in forward: then the ranks' gradients are parts, not replicas",
     audit_sees=(
         "On the parameters concerned, by name, each rank's own part of the gradient, where DTensors say that the ranks "
-        "run one model together. Where a script of its own passes activations between the ranks, nothing says so, and "
-        "the parameter looks like one without a hook."
+        "run one model together, or the script's own functions pass activations between them, without DDP. Where these "
+        "are one layer of a data-parallel job (a norm over all ranks), the parameter is in truth one without a hook."
     ),
     repair=(
         "Add the parts over the tensor- or sequence-parallel group, before the gradients are averaged over the "

@@ -1,7 +1,8 @@
 """The gradient is read before its reduction has finished: what has arrived by then is in it."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -50,12 +51,15 @@ MECHANISM = Mechanism(
         Clause("no-bucket", "boundary", "Without a bucket there is no update: [].", ("no bucket",)),
     ),
     promised="mean",
+    by_signs_alone=True,
+    signs=signs({Sign.REDUCTION_UNAWAITED}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a second run, or one with every handle waited for at once: the update changes",
     audit_sees=(
-        "Updates that lack contributions of other ranks, as of a job that reduces them nowhere or in part; or updates "
-        "that are no combination of the contributions at all."
+        "Updates that lack contributions of other ranks, and a reduction of theirs whose handle nobody had waited for "
+        "when the optimizer stepped. Where all had arrived by chance, the job is right at these steps, and a note says "
+        "what was not waited for. Handles of collectives that aren't called from Python are not seen."
     ),
-    audit_blind="The audit sees what an update holds, not when it was read: no handle of a collective is watched.",
     repair=(
         "Keep every handle and wait before the first read: works = [dist.all_reduce(p.grad, async_op=True) for p in "
         "model.parameters()]; for work in works: work.wait(); then divide, clip and step. On GPUs wait() orders the "

@@ -1,7 +1,8 @@
 """The collective's result is in another tensor than the one that is used."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -60,9 +61,15 @@ MECHANISM = Mechanism(
         Clause("no-rank", "boundary", "Without a gradient there is no update: [].", ("no rank",)),
     ),
     promised="mean",
+    by_signs_alone=True,
+    signs=signs({Sign.RESULT_UNUSED}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the collectives that were called: here one on every gradient, where nothing is reduced none",
-    audit_sees="Updates that hold the contributions of the rank, or of its group, and of no other.",
-    audit_blind="The audit sees no collectives: a reduction whose result is lost looks like one that isn't there.",
+    audit_sees=(
+        "Updates that hold the contributions of the rank, or of its group, and of no other; and, after backward, a "
+        "reduction over the ranks that are missing, of as many elements as these parameters have, into a tensor that "
+        "is no gradient. Of parameters with fewer than 32 elements together it doesn't tell."
+    ),
     repair=(
         "Write the result back: buffer = p.grad.contiguous(); dist.all_reduce(buffer); p.grad.copy_(buffer), where "
         "copy_ goes by index, not by memory. Inside a function return the tensor that was reduced, not its argument."

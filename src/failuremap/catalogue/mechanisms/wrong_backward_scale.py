@@ -64,10 +64,13 @@ MECHANISM = Mechanism(
         "number as v times the gradients returned."
     ),
     separated_by="a reference run in one process, or the dot-product test of the collective on its own",
-    audit_sees="Nothing of its own: coefficients, counts and losses are those of a right job.",
+    audit_sees=(
+        "Coefficients, counts and losses of a right job, and a note that names the autograd functions in which the "
+        "script passes activations between the ranks, and that their backward is not checked."
+    ),
     audit_blind=(
         "The audit takes the gradient that autograd delivers to a parameter for the rank's own, so a factor that a "
-        "backward has left in it shows only against a reference."
+        "backward has left in it shows only against a reference; a right backward calls the same collectives."
     ),
     repair=(
         "Make the backward the transpose: sum forward, sum backward; mean forward, sum and division backward "

@@ -1,0 +1,68 @@
+"""The sentences of a verdict on what crosses the ranks by the script's own calls. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from failuremap.audit import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from failuremap.audit.beside import Call
+
+UNAWAITED = (
+    "reductions of gradients were started and not waited for before the optimizer stepped: what it reads depends on "
+    "timing (read-before-reduced); call wait() on each handle"
+)
+ONE_MODEL = (
+    "activations cross ranks that go through the same batches, and parameters are not the same on them: these ranks "
+    "seem to hold parts of one model, whose gradients nothing needs to add up; with DTensors it can be told"
+)
+
+
+def own_backward(functions: Mapping[str, str]) -> str:
+    """Activations go through autograd functions of the script's own."""
+    shown = words.listed([f"{name} ({site})" for name, site in functions.items()])
+    return (
+        f"activations cross the ranks in {shown}: what the backward hands on there is not checked. To check it: for "
+        "y = forward(v), (y * g).sum() and (v * backward(g)).sum(), each added up over the ranks, are equal "
+        "(wrong-backward-scale)"
+    )
+
+
+def no_gradient(call: Call) -> str:
+    """A collective takes tensors that carry a gradient, and autograd doesn't see it."""
+    return (
+        f"{call.function} at {call.site} takes a tensor that carries a gradient, and autograd does not see the call: "
+        "if the loss is made of its result, the part of the gradient that crosses the ranks is missing "
+        "(gathered-part-detached)"
+    )
+
+
+def gathered_classes(call: Call) -> str:
+    """A loss chooses from as many classes as rows were gathered."""
+    return (
+        f"a loss chooses from {call.rows} classes, as many as {call.function} at {call.site} brings rows from all "
+        "ranks, without a gradient: if these rows are features, each rank's own alone get one, and the mean over the "
+        "ranks makes it too small (gathered-part-detached); compare with one process on the whole batch"
+    )
+
+
+def own_group(names: Sequence[str], factor: float, size: int, rank_count: int) -> str:
+    """Parameters are divided by the size of a group of their own."""
+    return (
+        f"{f'{len(names)} parameters are' if len(names) > 1 else '1 parameter is'} reduced over {size} of {rank_count} "
+        f"ranks and get{'' if len(names) > 1 else 's'} {words.number(factor)} times the update of the rest, which is "
+        f"reduced over all: {words.listed(names)}."
+    )
+
+
+def factor_of_group(factor: float, size: int, rank_count: int) -> str:
+    """A factor that is the size of a group of ranks."""
+    shown = words.number(factor) if factor > 1 else f"1/{size}"
+    return (
+        f"the factor {shown} is the size of the groups of {size} ranks, out of {rank_count}, over which the script "
+        "calls collectives: do the denominator of the loss and the divisor of the gradients count the same ranks "
+        "(group-divisor-mismatch)?"
+    )
