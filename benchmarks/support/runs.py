@@ -45,8 +45,8 @@ class Run:
         return [combine(part[clock] for part in step) for step in steps if on is None or step[0]["on"] is on]
 
 
-def run(args: Sequence[str], *, audited: bool, trace: Path | None = None) -> Run:
-    """Run the script on two ranks with these arguments.
+def run(args: Sequence[str], *, audited: bool, trace: Path | None = None, script: Path = SCRIPT) -> Run:
+    """Run a script on two ranks with these arguments.
 
     Args:
         args: For the script.
@@ -54,7 +54,7 @@ def run(args: Sequence[str], *, audited: bool, trace: Path | None = None) -> Run
         trace: An empty or absent folder in which the trace is kept.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        command = [*(_audit(trace) if audited else _torchrun()), str(SCRIPT), *args, "--out", f"{folder}/out"]
+        command = [*(_audit(trace) if audited else _torchrun()), str(script), *args, "--out", f"{folder}/out"]
         done = subprocess.run(command, capture_output=True, text=True, env=plain_environment(), check=False)
         ended = time.time()
         paths = [Path(folder) / f"out.{rank}.json" for rank in range(RANK_COUNT)]
@@ -80,7 +80,7 @@ def _torchrun() -> list[str]:
 
 
 def ratio(on: Sequence[float], off: Sequence[float]) -> float:
-    """The median with the audit over the median without."""
+    """The median with over the median without: the audit, or `attach`."""
     return median(on) / median(off)
 
 

@@ -14,7 +14,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from failuremap.aggregate.torch.backend import Backend, held
-from failuremap.aggregate.torch.exact import HeldSums
+from failuremap.aggregate.torch.exact import HeldSums, Wire
 from failuremap.aggregate.torch.ranks import Notice, Ranks, Tally
 from failuremap.aggregate.torch.reduction import Reduction
 from failuremap.aggregate.torch.settings import Settings
@@ -33,6 +33,7 @@ class DDPBackend(Backend):
         self.model = model
         self.grads_may_move = model.gradient_as_bucket_view
         self.sums = HeldSums()
+        self._wire = Wire(model.process_group, self.ranks.device)
         self._reduction: Reduction | None = None
         self._reduced = False
         self._returning: list[Tensor] = []
@@ -93,7 +94,7 @@ class DDPBackend(Backend):
         if bucket.index() == 0:
             window = self._reduced_window()
             sums = self.sums if window is self.window else HeldSums()
-            self._reduction = Reduction(self.settings, self.ranks, window, sums)
+            self._reduction = Reduction(self.settings, self.ranks, window, sums, self._wire)
         assert self._reduction is not None, "DDP reduces its buckets in order"
         self._reduced = self._reduction.window is self.window
         return self._reduction.add(bucket)

@@ -40,7 +40,7 @@ def in_memory_order(tensor: Tensor) -> Tensor:
 
 
 class Wire:
-    """Moves numbers between the ranks of a group.
+    """Moves numbers between the ranks of a group; each rank has a part of every flat tensor.
 
     Args:
         device: Where the group's backend takes tensors from.
@@ -51,19 +51,59 @@ class Wire:
         self.size = 1 if group is None else group.size()
         self.index = 0 if group is None else group.rank()
         self.device = device
+        self._memory = torch.empty(0, dtype=torch.uint8)
 
-    def parts(self, values: Tensor) -> Tensor:
-        """Sends each rank its part of values; returns all ranks' numbers for the own part, an (R, W) tensor."""
-        sent = values.to(self.device)
-        if self.size > 1:
-            got = torch.empty_like(sent)
-            dist.all_to_all_single(got, sent, group=self.group)
-            sent = got
-        return sent.cpu().view(self.size, -1)
+    def part_of(self, size: int, index: int) -> slice:
+        """Returns which of so many elements are a rank's part."""
+        return slice(size * index // self.size, size * (index + 1) // self.size)
 
-    def whole(self, part: Tensor) -> Tensor:
-        """Returns the parts of all ranks, one behind the other."""
-        return self.parts(part.repeat(self.size)).view(-1)
+    def parts(self, values: Tensor, *, lasting: bool = True) -> Tensor:
+        """Sends each rank its part of flat values; returns all ranks' numbers for the own part, an (R, W) tensor.
+
+        Args:
+            lasting: Whether the result outlives the next call; else its memory is used again.
+        """
+        if self.size == 1:
+            return values.cpu().view(1, -1)
+        places = [self.part_of(values.numel(), index) for index in range(self.size)]
+        widths = [place.stop - place.start for place in places]
+        own = widths[self.index]
+        got = self._room(self.size * own, values.dtype, lasting)
+        dist.all_to_all_single(got, values.to(self.device), [own] * self.size, widths, group=self.group)
+        return got.cpu().view(self.size, -1)
+
+    def share(self, part: Tensor, into: Tensor) -> None:
+        """Sends the own part to all ranks, and puts all ranks' parts into a flat tensor."""
+        into[self.part_of(into.numel(), self.index)] = part
+        if self.size == 1:
+            return
+        whole = into.to(self.device)
+        own = whole[self.part_of(into.numel(), self.index)]
+        calls = []
+        for index in range(self.size):
+            if index != self.index:
+                peer = dist.get_global_rank(self.group, index) if self.group is not None else index
+                theirs = whole[self.part_of(into.numel(), index)]
+                calls.append(dist.P2POp(dist.isend, own, peer, self.group))
+                calls.append(dist.P2POp(dist.irecv, theirs, peer, self.group))
+        for work in dist.batch_isend_irecv(calls):
+            work.wait()
+        if whole is not into:
+            into.copy_(whole)
+
+    def everything(self, values: Tensor) -> Tensor:
+        """Returns the flat values of all ranks, an (R, W) tensor."""
+        rows = values.new_empty(self.size * values.numel())
+        self.share(values, rows)
+        return rows.cpu().view(self.size, -1)
+
+    def _room(self, size: int, dtype: torch.dtype, lasting: bool) -> Tensor:
+        if lasting:
+            return torch.empty(size, dtype=dtype, device=self.device)
+        needed = size * dtype.itemsize
+        if self._memory.numel() < needed:
+            self._memory = torch.empty(needed, dtype=torch.uint8, device=self.device)
+        return self._memory[:needed].view(dtype)
 
     def anywhere(self, flags: Sequence[bool]) -> list[bool]:
         """Returns for each flag whether any rank has it up."""
@@ -81,38 +121,26 @@ class Wire:
         return values
 
 
-def reduce_values(values: Tensor, divisor: int, wire: Wire) -> Tensor:
-    """Returns the sum of all ranks' flat values over a whole number, rounded once."""
-    padded = values.new_zeros(_padded(values.numel(), wire.size))
-    padded[: values.numel()] = values
-    part = exact_sum(list(wire.parts(padded)), divisor=divisor)
-    return wire.whole(part)[: values.numel()]
+def reduce_values(values: Tensor, divisor: int, wire: Wire) -> None:
+    """Replaces flat values by the sum of all ranks' over a whole number, rounded once."""
+    wire.share(exact_sum(list(wire.parts(values, lasting=False)), divisor=divisor), values)
 
 
-def reduce_sums(total: ExactSum, divisor: int, like: Tensor, wire: Wire) -> Tensor:
-    """Returns the sum of all ranks' exact sums over a whole number, rounded once.
-
-    Args:
-        total: This rank's sum, of a size that the number of ranks divides.
-        like: A tensor of the result's dtype.
-    """
+def reduce_sums(total: ExactSum, divisor: int, into: Tensor, wire: Wire) -> None:
+    """Puts the sum of all ranks' exact sums over a whole number, rounded once, into a flat tensor."""
     with_errors, with_rest = wire.anywhere([total.lo is not None, bool(total.rest)])
     upper = wire.parts(torch.from_numpy(total.hi)).numpy()
     errors = np.zeros(total.hi.size) if total.lo is None else total.lo
     lower = wire.parts(torch.from_numpy(errors)).numpy() if with_errors else None
     rests: list[dict[int, Fraction]] = wire.objects(total.rest) if with_rest else [{}] * wire.size
+    place = wire.part_of(total.hi.size, wire.index)
     own = ExactSum(upper.shape[1])
-    start = wire.index * own.hi.size
     for rank, rest in enumerate(rests):
         piece = ExactSum(0)
         piece.hi, piece.lo = upper[rank], None if lower is None else lower[rank]
-        piece.rest = {index - start: value for index, value in rest.items() if 0 <= index - start < own.hi.size}
+        piece.rest = {index - place.start: value for index, value in rest.items() if place.start <= index < place.stop}
         own.merge(piece)
-    return wire.whole(rounded(own, divisor, like.new_empty(own.hi.size, device="cpu")))
-
-
-def _padded(size: int, rank_count: int) -> int:
-    return -(-size // rank_count) * rank_count
+    wire.share(rounded(own, divisor, into.new_empty(own.hi.size, device="cpu")), into)
 
 
 class HeldSums:
@@ -154,17 +182,15 @@ class HeldSums:
                 self._add(parameter, piece)
         self._kept.clear()
 
-    def flat(self, parameters: Sequence[Tensor], values: Tensor, rank_count: int) -> ExactSum:
-        """Returns the sums of a bucket's parameters, one behind the other, plus values; padded for the ranks."""
-        total = ExactSum(_padded(values.numel(), rank_count))
+    def flat(self, parameters: Sequence[Tensor], values: Tensor) -> ExactSum:
+        """Returns the sums of a bucket's parameters, one behind the other, plus values."""
+        total = ExactSum(values.numel())
         start = 0
         for parameter in parameters:
             if parameter in self._sums:
                 _put(self._sums[parameter], total, start)
             start += parameter.numel()
-        padded = values.new_zeros(total.hi.size)
-        padded[: values.numel()] = values
-        total.add(numbers_of(padded))
+        total.add(numbers_of(values))
         return total
 
     def clear(self) -> None:

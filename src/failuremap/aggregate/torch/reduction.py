@@ -40,8 +40,8 @@ class Reduction:
         sums: For exact sums: those of the micro-batches that were kept back.
     """
 
-    def __init__(self, settings: Settings, ranks: Ranks, window: Window, sums: HeldSums) -> None:
-        self.settings, self.ranks, self.window, self.sums = settings, ranks, window, sums
+    def __init__(self, settings: Settings, ranks: Ranks, window: Window, sums: HeldSums, wire: Wire) -> None:
+        self.settings, self.ranks, self.window, self.sums, self.wire = settings, ranks, window, sums, wire
         (self.group,) = ranks.groups
         self.buckets: list[Bucket] = []
         self._waiting: list[Future[Tensor]] = []
@@ -120,15 +120,12 @@ class Reduction:
     def _send_exactly(self, bucket: Bucket) -> Future[Tensor]:
         self.message.wait()
         divisor = max(self.settings.divisor(int(self.message.total())), 1)
-        values, wire = bucket.buffer.cpu(), Wire(self.group, self.ranks.device)
+        self.sums.keep(bucket.parameters, bucket.buffer.to("cpu", copy=True))
         carried = any(int(notice) & Notice.CARRIED for notice in self.message.slots[1].tolist())
         if carried:
-            flat = self.sums.flat(bucket.parameters, values, wire.size)
-            result = reduce_sums(flat, divisor, values, wire)[: values.numel()]
+            reduce_sums(self.sums.flat(bucket.parameters, bucket.buffer), divisor, bucket.buffer, self.wire)
         else:
-            result = reduce_values(values, divisor, wire)
-        self.sums.keep(bucket.parameters, values.clone())
-        bucket.buffer.copy_(result)
+            reduce_values(bucket.buffer, divisor, self.wire)
         return _done(bucket.buffer)
 
 

@@ -101,7 +101,7 @@ class ExactReduceScatter(SumReduceScatter):
         rows = torch.stack(self._arrived or [reduced.cpu()])
         if len(self.groups) > 1:
             width = rows.shape[1]
-            rows = Wire(self.groups[1], self.device).whole(rows.view(-1)).view(-1, width)
+            rows = Wire(self.groups[1], self.device).everything(rows.view(-1)).view(-1, width)
         self._arrived = []
         reduced.copy_(self._sum_with(list(rows)))
 
