@@ -164,3 +164,27 @@ def test_what_is_not_finite_is_named(tmp_path):
 
     assert nonfinite(spoiled) == ([2], [1])
     assert nonfinite(steps[0]) == ([], [])
+
+
+SMALL = {"layer.weight": (8, 8), "gate": (1,), "pair": (2,)}
+
+
+def local_in_small(window: Window):
+    """The mean, and each rank's own gradient of the parameters of one and of two numbers."""
+    updates = window.combined(1 / window.counts_RM.size)
+    updates[:, 64:] = window.gradients_RML.sum(axis=1)[:, 64:]
+    return updates
+
+
+def test_one_number_shows_that_a_parameter_stays_on_its_rank(tmp_path):
+    fitted = last(HandJob(EVEN, local_in_small, shapes=SMALL), tmp_path)
+
+    assert [observation.own for observation in fitted.observations] == [{"gate": 1.0, "pair": 1.0}] * 2
+
+
+def test_negative_control_one_number_shows_no_factor_and_nothing_in_a_small_type(tmp_path):
+    halved = last(HandJob(EVEN, lambda window: local_in_small(window) / 2, shapes=SMALL), tmp_path)
+    (tmp_path / "small").mkdir()
+    rounded = last(HandJob(EVEN, local_in_small, shapes=SMALL, dtype="bfloat16"), tmp_path / "small")
+
+    assert [observation.own for observation in (*halved.observations, *rounded.observations)] == [{}] * 4

@@ -18,6 +18,9 @@ from failuremap.audit.windows import Step
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+# a relative difference that one number meets by chance less often than once in ten thousand times
+_FINE = 1e-4
+
 
 @dataclass(frozen=True)
 class Carried:
@@ -260,17 +263,22 @@ class _Reader:
         return np.array([parameter.name in found for parameter in self.step.parameters], dtype=bool)
 
     def _times(self, direction: Floats | None, target: int, left: Mask) -> dict[str, float]:
-        """Parameters whose update is a factor times one given combination: three numbers are enough to see that."""
+        """Parameters whose update is a factor times one given combination: three numbers are enough to see that.
+
+        Of one number or two it can be seen where the factor is 1, and rounding is fine.
+        """
         found: dict[str, float] = {}
         if direction is None:
             return found
         for p in np.flatnonzero(left):
             gram = self.products.by_parameter[p][np.ix_(self.regressors, self.regressors)]
             square = float(direction @ gram @ direction)
-            if square <= 0 or self.products.row_counts[p] < 3:
-                continue
-            factor = float(direction @ self.products.by_parameter[p][self.regressors, target]) / square
             limit = tolerance(self.products.dtypes[p], 1)
+            few = self.products.row_counts[p] < 3
+            if square <= 0 or (few and limit > _FINE):
+                continue
+            inner = float(direction @ self.products.by_parameter[p][self.regressors, target])
+            factor = 1.0 if few else inner / square
             if self.products.misfit(self.regressors, target, factor * direction)[p] <= limit:
                 found[self.step.parameters[p].name] = factor
         return found

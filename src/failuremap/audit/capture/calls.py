@@ -57,12 +57,12 @@ class Entry:
         spans = self.spans if when == "after" else []
         met = [(gradients.at(start, stop), elements) for start, stop, elements in spans]
         optional = {
-            "op": alike.op, "by": alike.by, "site": alike.site, "carries_gradient": alike.carries_gradient,
+            "op": alike.op, "by": alike.by, "carries_gradient": alike.carries_gradient,
             "rows": alike.rows, "waiting": self.waiting, "errors": self.errors,
             "parameters": sorted({id for ids, _ in met for id in ids}),
             "other_elements": sum(elements for ids, elements in met if not ids),
         }  # fmt: skip
-        common = {"function": alike.function, "when": when, "own": alike.own}
+        common = {"function": alike.function, "when": when, "own": alike.own, "site": alike.site}
         told = {key: value for key, value in optional.items() if value}
         return {**common, "calls": self.count, "elements": self.elements, **told}
 
