@@ -91,6 +91,9 @@ OWN_EVIDENCE = {
     "divide-factor-on-root-only": found(set(), Sign.MODULES_APART, Sign.SOME_PARAMETERS),
     "weight-kind-mismatch": found(set(), Sign.WEIGHED_BY_SEQUENCES, MEAN, RANKS),
     "zero-count-times-nan": found(set(), Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION, Sign.WEIGHED_BY_COUNTS, RANKS),
+    "denominator-window-mismatch": found(set(), Sign.BORROWED_COUNT),
+    "departed-rank-counted": found(set(), Sign.DEPARTED_RANK_COUNTED),
+    "aux-term-other-denominator": found(set(), Sign.TERM_GROWS_WITH_WINDOW),
     "tail-window-dropped": by_rule("mean_over_full_window", TWO_BY_THREE_OF_TWO, Sign.LONG_WINDOW, RANKS, WINDOW),
 }
 

@@ -283,6 +283,8 @@ OTHERS = [
     wrong("aux-loss-own-count", "aux_loss.py", "--aux 0.01 --own-count", 2, "replica-means-ignore-counts",
           reference="--aux 0.01"),
     right("join", "uneven_join.py", "", 3, unit="example", tolerance=None),
+    wrong("join-keep-divisor", "uneven_join.py", "--keep-divisor", 3, "departed-rank-counted", unit="example",
+          tolerance=None),
     Case("handmade-loss", "handmade_loss.py", "", 2, UNSEEN),
     Case("handmade-loss-per-rank", "handmade_loss.py", "--per-rank", 2, UNSEEN, tolerance=None),
 ]

@@ -44,6 +44,8 @@ class Judged:
     faults: list[Fault] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """Why something of this step cannot be told."""
+    rank_count: int = 0
+    """Ranks that took part in it."""
     missing_ranks: list[int] = field(default_factory=list)
     unexplained: list[str] = field(default_factory=list)
     """Updates that no coefficients give: one such step is enough to call nothing right."""
@@ -67,6 +69,10 @@ class Judged:
     main_term: str = ""
     unit_count: float = 0.0
     """Units of the main term."""
+    totals: dict[str, float] = field(default_factory=dict)
+    """By term, where its units weigh the same: the total weight, as a multiple of what was promised."""
+    remaining: Judged | None = None
+    """The step as if the ranks that took no part had never been there."""
     norm: float | None = None
     """Length of the update."""
     one_model: bool = False

@@ -41,9 +41,10 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if not step.keys:
         judged.unmeasured += [words.NO_GRADIENT if step.parameters else words.NO_UPDATE] if not unwatched else []
         return judged
-    judged.missing_ranks, judged.norm = step.missing_ranks, step.length
+    judged.missing_ranks, judged.rank_count, judged.norm = step.missing_ranks, len(step.ranks), step.length
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
+        judged.remaining = judge(replace(step, missing_ranks=[]), previous, asked)
         return judged
     bad, bad_updates = nonfinite(step)
     if bad and not bad_updates and _empty(readings, len(step.keys))[bad].all():

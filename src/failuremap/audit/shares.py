@@ -55,7 +55,7 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
-    judged.weighed_by_counts = chosen.weighed_by_counts
+    judged.weighed_by_counts, judged.totals = chosen.weighed_by_counts, chosen.totals
     judged.main_term, judged.unit_count = chosen.main_term, chosen.unit_count
     judged.unexplained += chosen.unexplained
     judged.doubts += chosen.doubts
@@ -119,6 +119,7 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
         if balance.term.spread > ALIKE:
             found.unexplained.append(words.own_weights(balance.term, scene.asked))
         else:
+            found.totals |= {} if balance.uneven or not balance.term.total_known else {balance.term.name: balance.total}
             _judge_balance(found, balance, scene, alone=len(balances) == 1, shown=balance is heaviest)
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from failuremap.audit import call_words, words
+from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
 from failuremap.audit.findings import findings, made_equal, split_by_hand
@@ -83,6 +84,7 @@ def _judge_all(ranks: list[Rank], world_size: int, asked: Asked) -> list[Judged]
         before = next((old for held, old in earlier.items() if held & names), None)
         judged.append(judge(step, before, asked))
         earlier = {held: old for held, old in earlier.items() if not held & names} | {names: step}
+    judge_course(judged, asked, {rank.rank for rank in ranks if not rank.left_over})
     return judged
 
 

@@ -300,6 +300,32 @@ def fixed_divisor(weight: float, noun: str) -> str:
     )
 
 
+def departed(ranks: Sequence[int], total: float, asked: Asked) -> str:
+    """The divisor counts ranks that have left."""
+    who = f"rank {ranks[0]} takes" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} take"
+    return (
+        f"{who.capitalize()} no part any more and is still counted: the update is {number(total)} times the mean over "
+        f"all {asked.noun}s of the ranks that are left. It may be meant so, for {article(asked.noun)} to weigh the "
+        "same at every step."
+    )
+
+
+def borrowed(whose: str, total: float, asked: Asked) -> str:
+    """The divisor is another count."""
+    return (
+        f"The update is divided by the {asked.noun}s of {whose}, not by those of the window: it is {number(total)} "
+        f"times the mean over all {asked.noun}s."
+    )
+
+
+def grows_with_window(term: str, total: float, micro_batch_count: int) -> str:
+    """A second term that lacks a division."""
+    return (
+        f"The weight of {term} goes by the micro-batches of the window ({number(total)} with {micro_batch_count} of "
+        "them), and that of the main term does not: it lacks a division."
+    )
+
+
 def changing_factor(least: float, most: float, noun: str) -> str:
     """A factor with a course that nothing explains."""
     return (

@@ -69,6 +69,11 @@ class Sign(StrEnum):
 
     # What each contribution weighs in all.
     WEIGHED_BY_SEQUENCES = "weighed-by-sequences"  # in proportion to its sequences, where tokens should weigh the same
+    BORROWED_COUNT = "borrowed-count"  # the divisor is the count of another window, or of one micro-batch
+    DEPARTED_RANK_COUNTED = "departed-rank-counted"  # the divisor counts ranks that take no part any more
+    TERM_GROWS_WITH_WINDOW = (
+        "term-grows-with-window"  # a term's total weight goes by the window, the main one's does not
+    )
 
     # The scale that reached the loss.
     LOSS_TIMES_WORLD = "loss-times-world"  # it holds the factor R

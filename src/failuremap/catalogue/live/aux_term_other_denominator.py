@@ -1,4 +1,4 @@
-"""A value head's loss is added to each micro-batch's language-model loss, which alone knows the window.
+"""A value head's loss is added to each micro-batch's language-model loss, which alone knows how long the window is.
 
 failuremap audit --nproc 2 -- aux_term_other_denominator.py
 """
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 FIXED = "--fixed" in sys.argv
-ACCUMULATION, VALUE_COEFFICIENT = 4, 0.1
+WINDOWS, VALUE_COEFFICIENT = (4, 2, 4, 2), 0.1  # six micro-batches an epoch
 
 
 class Policy(nn.Module):
@@ -32,8 +32,8 @@ def main():
     model = DistributedDataParallel(Policy())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(1 + rank)
-    for _ in range(4):
-        window = [torch.randint(32, (4, 6 + 2 * m + rank)) for m in range(ACCUMULATION)]
+    for length in WINDOWS:
+        window = [torch.randint(32, (4, 6 + 2 * m + rank)) for m in range(length)]
         token_count = torch.tensor(float(sum(tokens[:, 1:].numel() for tokens in window)))
         dist.all_reduce(token_count)
         optimizer.zero_grad()
@@ -44,7 +44,7 @@ def main():
                 loss = F.cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum") * world_size / token_count
                 value_loss = F.mse_loss(values, tokens.float().mean(1) / 32)
                 if FIXED:
-                    value_loss = value_loss / len(window)
+                    value_loss = value_loss / length
                 (loss + VALUE_COEFFICIENT * value_loss).backward()
         optimizer.step()
 

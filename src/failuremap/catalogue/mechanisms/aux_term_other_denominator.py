@@ -1,7 +1,8 @@
 """An auxiliary term uses another denominator than the main loss: M times its weight."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=38,
@@ -66,11 +67,12 @@ MECHANISM = Mechanism(
         "The update is the sum of what it is with either term alone; the main term's part times the tokens, and the "
         "auxiliary term's times the micro-batches, are their sums."
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.TERM_GROWS_WITH_WINDOW}),
     separated_by="windows of different lengths: a term that lacks the division by the window grows with it",
-    audit_sees="A main term that is right, and beside it a term whose total weight is a factor of the script's own.",
-    audit_blind=(
-        "How much a second term should weigh is the script's own choice, so the audit accepts any factor on it that "
-        "its units share."
+    audit_sees=(
+        "A main term that is right, and beside it one whose total weight goes by the micro-batches of the window. "
+        "Where all windows are equally long, any total counts as the script's own choice."
     ),
     repair=(
         "Normalise each term where it is made, by what it is a mean over, before the terms meet: loss = "

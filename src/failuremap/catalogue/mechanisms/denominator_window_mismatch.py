@@ -1,7 +1,8 @@
 """The count comes from another window than the sum: 1/N_B where 1/N_A is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -48,14 +49,13 @@ MECHANISM = Mechanism(
         Clause("zero-total", "boundary", "A window without a unit gives no update: [].", ("no unit", "no micro-batch")),
         Clause("window-of-one", "boundary", "One micro-batch is divided by its count.", ("window of one",)),
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.BORROWED_COUNT}),
     separated_by="two steps whose windows hold different numbers of units",
     audit_sees=(
-        "Units that weigh alike within a step, and together another multiple of the mean at each step; where the "
-        "borrowed count is constant, a sum over something fixed."
-    ),
-    audit_blind=(
-        "The audit says that the total weight changes from step to step as if the denominator counted other units, "
-        "and does not look for the window whose count it is."
+        "Units that weigh alike within a step, and together another multiple of the mean at each step. It is named "
+        "where the divisor is the count of the window before or after, or that of the first or last micro-batch times "
+        "their number; where it is constant, the audit says that the update is a sum over something fixed."
     ),
     repair=(
         "Count where the losses are summed, over the very list that goes backward: n = sum((targets != -100).sum() "

@@ -53,11 +53,13 @@ MECHANISM = Mechanism(
         Clause("nobody-there", "boundary", "Without any rank there is no update: [].", ("all have left", "no rank")),
     ),
     followed=("mean",),
-    signs=signs({Sign.RANK_MISSING, Sign.EMPTY_CONTRIBUTION}),
-    never=frozenset({Sign.SINGLE_RANK}),
+    by_signs_alone=True,
+    signs=signs({Sign.DEPARTED_RANK_COUNTED}),
     separated_by="a step at which all ranks that started are there",
-    audit_sees="That a rank took no part in the last steps; these are set aside, and the others judged.",
-    audit_blind="A step that a rank takes no part in is set aside: its coefficients are not compared with 1/R.",
+    audit_sees=(
+        "Steps that are right while all ranks are there, and last ones whose total weight is the share of the ranks "
+        "that are left."
+    ),
     repair=(
         "Read the number of ranks when the gradient is divided, from the group that reduced it: p.grad /= "
         "dist.get_world_size(group). With uneven data under DDP: Join([model], divide_by_initial_world_size=False)."
