@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from audit.judging import EVEN, edited, judged_in, last, silent, the_fault
@@ -169,3 +170,51 @@ def test_negative_control_modules_of_a_model_that_several_ranks_run_together_hav
     verdict = diagnose(write_sharded(job, tmp_path, [[0, 1]], "gradient", "update", "weights"))
 
     assert "divide-factor-on-root-only" not in slugs(verdict)
+
+
+# ---- parameters that some ranks alone hold
+
+
+def experts(folder, coefficient, *, holders=(0, 2)):
+    """Four ranks, of which some hold layer.weight; its gradients there are added up with this coefficient."""
+
+    def gradients(drawn, _):
+        for rank in set(range(4)) - set(holders):
+            drawn[rank, :, 128:192] = 0
+        return drawn
+
+    def update(window):
+        result, columns = window.combined(1 / 4), window.columns("layer.weight")
+        result[:, columns] = coefficient * window.gradients_RML[:, :, columns].sum(axis=(0, 1))
+        return result
+
+    def edit(rank, records):
+        return records if rank in holders else [_without_layer(fields, numbers) for fields, numbers in records]
+
+    return edited(HandJob([[300]] * 4, update, gradients=gradients), folder, edit)
+
+
+def _without_layer(fields, numbers):
+    """A record of a rank that has no layer.weight (its id is 1; 64 numbers, behind 128 of the parameter before)."""
+    if fields["kind"] not in ("backward", "step", "end"):
+        return fields, numbers
+    fields = {**fields, "parameters": [id for id in fields["parameters"] if id != 1]}
+    if fields["kind"] == "backward":
+        return fields, np.delete(numbers, slice(128, 192))
+    if fields["kind"] == "end":
+        return fields, np.delete(numbers, slice(128, 192))
+    weights = 280 + (128 if fields["weights"] == "sketch" else 64)
+    kept = np.delete(numbers, np.r_[128:192, weights : weights + 64])
+    return fields, kept
+
+
+@pytest.mark.parametrize("holders", [(0, 2), (3,)], ids=str)
+def test_parameters_that_are_averaged_over_the_ranks_that_hold_them_are_wrong(holders, tmp_path):
+    verdict = diagnose(experts(tmp_path, 1 / len(holders), holders=holders))
+
+    assert (verdict.outcome, slugs(verdict)) == ("wrong", [])
+    assert verdict.sentence == f"1 parameter gets {4 // len(holders)} times the update of the rest: layer.weight."
+
+
+def test_negative_control_parameters_of_some_ranks_that_are_divided_by_all_of_them_are_right(tmp_path):
+    assert diagnose(experts(tmp_path, 1 / 4)).outcome == "right"

@@ -3,6 +3,7 @@
 one over the elements of each tensor   a divisor that was meant to be the number of ranks
 ranks over those of their own group    a fault, where activations cross the ranks: experts
 R, M, or the size of a group           a fault; named on sparse gradients, and on whole modules of a sharded model
+R/P, on what P of R ranks hold         a fault
 anything else                          the script's own affair
 """
 
@@ -47,11 +48,19 @@ def judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> No
             signs = {Sign.SOME_PARAMETERS, Sign.DIVIDED_BY_OWN_GROUP}
             sentence = call_words.own_group(touched, factor, size, ranks)
             judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
-        elif any(abs(factor / value - 1) < 0.01 for value in named):
+        elif any(abs(factor / value - 1) < 0.01 for value in named | _ranks_over_holders(fitted, touched)):
             signs = {Sign.SOME_PARAMETERS} | _in_common(fitted, touched, scaled)
             judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
         else:
             judged.notes.append(sentence)
+
+
+def _ranks_over_holders(fitted: Fitted, names: Collection[str]) -> set[float]:
+    """R/P where P of R ranks have an update of these parameters: what an average over these alone would give."""
+    step = fitted.step
+    holders = step.present_RP.sum(axis=0).tolist()
+    found = {count for parameter, count in zip(step.parameters, holders, strict=True) if parameter.name in names}
+    return {len(step.ranks) / count for count in found if len(found) == 1 and 0 < count < len(step.ranks)}
 
 
 def _over_elements(scaled: dict[str, float], fitted: Fitted) -> bool:
