@@ -52,6 +52,7 @@ OWN_EVIDENCE = {
     "rank-dropped": found(set(), Sign.RANK_MISSING, RANKS, MEAN),
     "first-rank-broadcast": by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, RANKS),
     "never-synchronised": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, RANKS),
+    "rank-local-step-decision": found(rules_of("weighted_mean", TWO), Sign.STEPS_DIFFER, RANKS),
     "result-lost": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.RESULT_UNUSED),
     "read-before-reduced": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.REDUCTION_UNAWAITED),
     "half-reduced-after-failure": found(
@@ -164,6 +165,10 @@ def test_both_are_named_where_the_evidence_is_the_same(slugs, evidence):
         (
             "partials-not-reduced",
             found(set(), Sign.ACTIVATIONS_CROSS, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP),
+        ),
+        (
+            "rank-local-step-decision",
+            found(set(), Sign.STEPS_DIFFER, Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_LATER),
         ),
         ("result-lost", found(set(), Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.RESULT_UNUSED)),
         ("divisor-counts-idle-parts", found(set(), Sign.EMPTY_CONTRIBUTION)),

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import words
+from failuremap.audit import step_words, words
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.joining import whole_weights
 from failuremap.audit.model import Candidate, Finding
+from failuremap.audit.rates import left_out_alone
 from failuremap.audit.story import Rank
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.recognise import recognise
@@ -179,9 +180,13 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         return None
     when = apart[0].number if apart else len(story.judged) + 1
     signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
+    sentence = words.replicas_differ(names, len(story.names), when)
+    if skipped := left_out_alone(story, when):
+        signs.add(Sign.STEPS_DIFFER)
+        sentence = step_words.left_out_alone(skipped, sentence)
     candidates = recognise([], signs, promise=story.promise)
     return Finding(
-        sentence=words.replicas_differ(names, len(story.names), when),
+        sentence=sentence,
         candidates=[_candidate(mechanism) for mechanism in candidates],
         followed="replicas that differ",
         promised="replicas that are equal",

@@ -13,6 +13,7 @@ from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
 from failuremap.audit.other_parameters import judge_other_parameters
+from failuremap.audit.rates import judge_rates
 from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
 from failuremap.audit.weigh import Readings, read_losses
@@ -120,6 +121,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
+    judge_rates(judged, fitted.step)
     tell_calls(judged, fitted)
     judged.unjudged = _unjudged(fitted)
 

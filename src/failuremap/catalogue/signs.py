@@ -40,6 +40,7 @@ class Sign(StrEnum):
     REPLICAS_DIFFER = "replicas-differ"  # parameters differ between the ranks
     REPLICAS_DIFFER_AT_START = "replicas-differ-at-start"  # they did so before the first step
     REPLICAS_DIFFER_LATER = "replicas-differ-later"  # they were equal before the first step
+    STEPS_DIFFER = "steps-differ"  # the ranks' learning rates differ, or one leaves a step out that the others take
 
     # How the job synchronises.
     DDP_PRESENT = "ddp-present"  # the model was wrapped in DistributedDataParallel

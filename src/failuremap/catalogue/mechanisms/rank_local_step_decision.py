@@ -1,7 +1,8 @@
 """Ranks decide on their own whether or how far to step: equal updates, unequal ways."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=63,
@@ -54,11 +55,13 @@ MECHANISM = Mechanism(
     ),
     promised="",
     law="All ranks go one way, which neither their order nor a rank listed twice changes: that of the most careful.",
+    by_signs_alone=True,
+    signs=signs({Sign.STEPS_DIFFER}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the learning rates and the skipped steps of the ranks; the updates themselves are equal",
-    audit_sees="Updates that are equal on all ranks, and parameters that differ from one step on.",
-    audit_blind=(
-        "It sees that the replicas differ, not by what: the learning rate and the length of each rank's step are not "
-        "compared."
+    audit_sees=(
+        "Learning rates that are not the same on all ranks; or a step that one rank leaves out, having gone backward "
+        "for it, and weights that differ from then on. Other settings of an optimizer are not compared."
     ),
     repair=(
         "Make the decision common before it is used: flag = torch.tensor(float(overflowed)); dist.all_reduce(flag, "

@@ -1,0 +1,20 @@
+"""The sentences of a verdict on how far the ranks step: learning rates, steps left out, norms that clip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from failuremap.audit import words
+
+
+def rates_apart(rates: Mapping[int, float], names: Sequence[str], count: int) -> str:
+    """The ranks step with learning rates of their own."""
+    shown = ", ".join(f"{rate:.6g} on rank {rank}" for rank, rate in sorted(rates.items())[:4])
+    which = "" if len(names) == count else f" on {len(names)} of {count} parameters ({words.listed(names)})"
+    return f"The ranks step with different learning rates{which}: {shown}."
+
+
+def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
+    """Ranks left steps out that the others took, and hold other weights since."""
+    shown = "; ".join(f"rank {rank} leaves out step {step}" for rank, step in skipped[:3])
+    return f"Not all ranks take the same steps: {shown}. {differ}"
