@@ -62,7 +62,7 @@ def job_server() -> Iterator[JobServer]:
 
 
 # What a test needs, by the marker that says so.
-MODULES = {"torch": ("torch",), "jax": ("jax", "optax"), "mpi": ("mpi4py",)}
+MODULES = {"torch": ("torch",), "jax": ("jax", "optax"), "mpi": ("mpi4py",), "torchft": ("torchft",)}
 PROGRAMS = {"mpi": "mpirun"}
 
 
