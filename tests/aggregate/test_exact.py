@@ -193,6 +193,19 @@ class TestZeros:
             assert not actual.any()
 
 
+def test_zeros_among_other_numbers_cost_nothing_else(route: str) -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        rng.standard_normal(3000).astype(np.float32) * (rng.random(3000) < 0.5).astype(np.float32) for _ in range(4)
+    ]
+    rows[0][:] = 0
+
+    actual = exact_sum(rows, [1, 2, 3, 4], 10)
+
+    for index in range(0, 3000, 97):
+        assert actual[index] == nearest(exact_value(rows, [1, 2, 3, 4], 10, index), "float32")
+
+
 class TestNotFinite:
     """Infinity and NaN are results like others, and no warning."""
 
@@ -220,6 +233,12 @@ class TestNotFinite:
         assert exact_sum([largest, largest]).tolist() == [np.inf] * 3
         assert exact_sum([-largest, -largest]).tolist() == [-np.inf] * 3
         assert exact_sum([largest] * 5, None, 5).tolist() == largest.tolist()
+
+    def test_where_all_are_infinite_the_results_are(self, route: str) -> None:
+        up = np.full(40, np.inf, np.float32)
+
+        assert exact_sum([up, up]).tolist() == [np.inf] * 40
+        assert exact_sum([up, -up]).tobytes() == np.full(40, np.nan, np.float32).tobytes()
 
     def test_one_of_many_leaves_its_neighbours_right(self, route: str) -> None:
         rows = [np.ones(3000, np.float32), np.ones(3000, np.float32)]

@@ -27,10 +27,10 @@ except ImportError:  # built without a C compiler
     kernel = None
 
 _CHUNK = 1 << 15  # elements worked on at a time: their float64 temporaries stay in the cache
+_FEW = 1 / 64  # of the elements of a chunk
 _MANTISSA_BITS = 53
-# float32: where the exponent begins, that of infinity and nan, and masks.
-_EXPONENT_AT, _NOT_FINITE = 23, 255
-_ALL_BUT_SIGN, _ONES = np.uint32(0x7FFF_FFFF), np.uint32(0xFFFF_FFFF)
+# Bits of float32.
+_INFINITE, _ALL_BUT_SIGN, _ONES = 0x7F80_0000, np.uint32(0x7FFF_FFFF), np.uint32(0xFFFF_FFFF)
 
 
 def nearest_sum(rows_KD: Sequence[Array], weights_K: Sequence[int], divisor: int, form: Format) -> Array:
@@ -99,29 +99,37 @@ class _NumPy:
         self.bits, self.most, self.least = (np.empty(width, dtype) for dtype in (np.uint32, np.int32, np.uint32))
 
     def __call__(self, rows: list[Array], weights: list[int], divisor: int, out: Array) -> Array:
-        total, scaled, bits, most, least = (
-            scratch[: out.size] for scratch in (self.total, self.scaled, self.bits, self.most, self.least)
-        )
-        total.fill(0.0), most.fill(-1), least.fill(_ONES)
+        lost = self._may_lose_bits(rows, skips_zeros=False)
+        if np.count_nonzero(lost) > _FEW * lost.size:
+            lost = self._may_lose_bits(rows, skips_zeros=True)
+        total, scaled = self.total[: out.size], self.scaled[: out.size]
+        total.fill(0.0)
         for row, weight in zip(rows, weights, strict=True):
-            np.bitwise_and(row.view(np.uint32), _ALL_BUT_SIGN, out=bits)
-            np.subtract(bits, 1, out=bits)  # zeros have no exponent: they become the largest, or -1 with a sign
-            np.maximum(most, bits.view(np.int32), out=most)
-            np.minimum(least, bits, out=least)
             if weight == 1:
                 np.add(total, row, out=total)
             else:
                 np.multiply(row, float(weight), out=scaled, dtype=np.float64)
                 np.add(total, scaled, out=total)
         out[:], doubtful = round_sum(total, None, divisor, self.form)
-        lost = self._may_have_lost_bits(most, least)
         return np.flatnonzero(lost if doubtful is None else lost | doubtful)
 
-    def _may_have_lost_bits(self, most: Array, least: Array) -> Array:
-        top = np.add(most, 1, out=most)
-        top >>= _EXPONENT_AT
-        bottom = np.add(least, 1, out=least)  # only zeros: 0 again, and nothing to lose
-        bottom >>= _EXPONENT_AT
-        span = top - np.maximum(bottom, 1, out=bottom).view(np.int32)
-        lost: Array = (span > self.spare) | (top == _NOT_FINITE)
+    def _may_lose_bits(self, rows: list[Array], *, skips_zeros: bool) -> Array:
+        """Returns where exponents lie too far apart; a zero has none, but to skip it takes one more pass."""
+        size = rows[0].size
+        bits, most, least = self.bits[:size], self.most[:size], self.least[:size]
+        most.fill(-1)
+        least.fill(_ONES)
+        for row in rows:
+            np.bitwise_and(row.view(np.uint32), _ALL_BUT_SIGN, out=bits)
+            if skips_zeros:
+                np.subtract(bits, 1, out=bits)  # zeros become the largest, or -1 with a sign
+            np.maximum(most, bits.view(np.int32), out=most)
+            np.minimum(least, bits, out=least)
+        if skips_zeros:
+            most += 1
+            least += 1  # only zeros: 0 again, and nothing to lose
+        # Exponents differ by at most `spare` where the numbers' ratio is at most 2^(spare - 1).
+        lost: Array = most.view(np.float32) * np.float32(2.0 ** (1 - self.spare)) > least.view(np.float32)
+        if int(most.max()) >= _INFINITE:  # or nan, of which no comparison holds
+            lost |= most >= _INFINITE
         return lost
