@@ -11,6 +11,7 @@ from failuremap.audit import patterns, shard_words, words
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
+from failuremap.audit.norms import judge_norms
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
 from failuremap.audit.other_parameters import judge_other_parameters
 from failuremap.audit.rates import judge_rates
@@ -121,6 +122,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
+    judge_norms(judged, fitted.step)
     judge_rates(judged, fitted.step)
     tell_calls(judged, fitted)
     judged.unjudged = _unjudged(fitted)

@@ -14,6 +14,14 @@ def rates_apart(rates: Mapping[int, float], names: Sequence[str], count: int) ->
     return f"The ranks step with different learning rates{which}: {shown}."
 
 
+def copies_in_norm(ratio: float, copies: int) -> str:
+    """The norm that clips is that of several copies of the gradient."""
+    return (
+        f"The norm that the gradient is clipped by is {ratio:.4g} times its own: the squares of {copies} copies are "
+        f"added up, and the update is clipped to 1/{ratio:.4g} of the limit."
+    )
+
+
 def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     """Ranks left steps out that the others took, and hold other weights since."""
     shown = "; ".join(f"rank {rank} leaves out step {step}" for rank, step in skipped[:3])

@@ -32,6 +32,7 @@ class Sign(StrEnum):
     PREVIOUS_UPDATE_ADDED = "previous-update-added"  # the gradient of the step before is added
     PREVIOUS_UPDATE_ONLY = "previous-update-only"  # the gradient of the step before is the update
     CLIPPED_BEFORE_REDUCTION = "clipped-before-reduction"  # each contribution was clipped by a norm of its own
+    COPIES_IN_NORM = "copies-in-norm"  # the norm that clips is the gradient's times the root of a number of ranks
     SHARDS_SCALED_APART = "shards-scaled-apart"  # each rank's shard of the update has a factor of its own
     NONFINITE = "nonfinite"  # the update holds nan or inf
     WEIGHED_BY_COUNTS = "weighed-by-counts"  # the window has units, and other steps' coefficients go by their counts

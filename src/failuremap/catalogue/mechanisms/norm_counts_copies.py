@@ -3,7 +3,8 @@
 
 from fractions import Fraction
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=10,
@@ -50,9 +51,15 @@ MECHANISM = Mechanism(
     ),
     promised="",
     law="The square of the norm is the sum of the squares of all logical elements, each counted once.",
+    by_signs_alone=True,
+    signs=signs({Sign.COPIES_IN_NORM}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a run without clipping, or on one rank",
-    audit_sees="Equal weights, with a factor below 1 on the whole update at the steps that are clipped.",
-    audit_blind="The norm by which a job clips is recorded, and divided out; it is not compared with the update's own.",
+    audit_sees=(
+        "Where torch's functions clip and all of the gradient is copies: a norm that is the update's own times the "
+        "root of a number of ranks, over which the script adds something up before the step. Where a part is sharded, "
+        "or the script multiplies by the factor itself, equal weights and a factor below 1 at the steps concerned."
+    ),
     repair=(
         "Sum over the ranks what is sharded, and add the rest once: square = sum(g.square().sum() for g in shards); "
         "dist.all_reduce(square, group=shard_group); square += sum(g.square().sum() for g in copies). With DTensor, "
