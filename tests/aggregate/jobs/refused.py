@@ -151,6 +151,16 @@ def last_kept_back():
 
 
 @case
+def replicas_kept_back():
+    model = wrapped(Scenario("", "hsdp"))
+    handle = attach(model, "mean")
+    handle.backward(losses(model).mean())
+    model.set_requires_all_reduce(False)
+    handle.backward(losses(model).mean())
+    yield refusal(handle.step)
+
+
+@case
 def exact_kept_back():
     model = fsdp()
     handle = attach(model, "mean", exact=True)

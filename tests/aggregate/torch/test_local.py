@@ -132,6 +132,20 @@ def test_exact_gradients_lie_as_their_parameters_do(torch: Any, attach: Any, sha
     assert model[0].grad.flatten().tolist() == expected
 
 
+def test_parameters_that_come_or_thaw_later_follow_the_rule_too(torch: Any, attach: Any) -> None:
+    model = torch.nn.ParameterList([torch.zeros(()), torch.zeros(())])
+    model[1].requires_grad_(False)
+    handle = attach(model, "mean")
+    model[1].requires_grad_(True)
+    model.append(torch.nn.Parameter(torch.zeros(())))
+
+    for value in (1.0, 5.0):
+        handle.backward(value * sum(model))
+    handle.step()
+
+    assert [parameter.grad.item() for parameter in model] == [3.0, 3.0, 3.0]
+
+
 @pytest.mark.parametrize("rule", ["mean", "sum"])
 def test_rules_without_counts_take_each_micro_batch_as_it_is(torch: Any, attach: Any, rule: str) -> None:
     model = linear(torch)

@@ -112,7 +112,7 @@ def _refusal(model: nn.Module, backend: Backend) -> str:
         backend.settings.check()
         if model in _attached:
             raise InvalidArgument("model is attached already; attach once, and keep the handle.")
-        if not backend.names:
+        if not any(parameter.requires_grad for parameter in backend.names):
             raise InvalidArgument("model has no parameter that requires a gradient.")
         backend.refuse()
     except InvalidArgument as refused:

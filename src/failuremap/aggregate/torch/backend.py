@@ -18,7 +18,7 @@ class Backend(ABC):
 
     Attributes:
         ranks: The ranks that share the gradient.
-        names: Trained parameter -> its name.
+        names: Parameter -> its name, as the model has them now.
         keeps_exact_sums: Whether `exact` holds for micro-batches that are not reduced at once.
         grads_may_move: Whether the wrapper itself replaces gradients between two backwards.
         window: The open window, if there is one.
@@ -31,7 +31,8 @@ class Backend(ABC):
     def __init__(self, model: nn.Module, settings: Settings, ranks: Ranks) -> None:
         self.settings = settings
         self.ranks = ranks
-        self.names = {p: name for name, p in model.named_parameters() if p.requires_grad}
+        self._model = model
+        self.look_again()
         self.window: Window | None = None
         self.running = False
 
@@ -41,6 +42,10 @@ class Backend(ABC):
         Raises:
             InvalidArgument: It is one.
         """
+
+    def look_again(self) -> None:
+        """Learns the model's parameters anew: loading or moving a model may have put others in."""
+        self.names = {parameter: name for name, parameter in self._model.named_parameters()}
 
     @abstractmethod
     def install(self) -> None:

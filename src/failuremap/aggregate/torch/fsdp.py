@@ -48,7 +48,11 @@ class FSDPBackend(Backend):
             raise InvalidArgument(
                 f"torch=={torch.__version__} has no FSDPModule.{missing[0]}; attach to fully_shard needs a later one."
             )
-        outside = [name for parameter, name in self.names.items() if not hasattr(parameter, "device_mesh")]
+        outside = [
+            name
+            for name, parameter in self._model.named_parameters()
+            if parameter.requires_grad and not hasattr(parameter, "device_mesh")
+        ]
         if outside:
             raise InvalidArgument(
                 f"parameter {outside[0]!r} is in no module given to fully_shard, so its gradient is never reduced; "
@@ -73,11 +77,15 @@ class FSDPBackend(Backend):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
             module.set_custom_reduce_scatter(scatter)
-            if self.settings.exact or len(groups) > 1:
+            if scatter.needs_hook:
                 module.set_all_reduce_hook(scatter.after_all_reduce)
             if self.settings.exact:
                 module.set_reduce_scatter_unused_params(True, recurse=False)
             self._scatters.append(scatter)
+
+    def look_again(self) -> None:
+        """Learns the shards anew; the model itself may hold gathered parameters in their place."""
+        self.names = {each.sharded_param: each._param_fqn or "a parameter" for each in self._managed()}
 
     def exponent(self, count: int) -> int:
         """Returns the exponent that all ranks agree on; the first window asks them, each step brings the next."""
@@ -172,6 +180,7 @@ def _give_quotient(module: Any, scatter: SumReduceScatter, divisor: int) -> None
     if quotient is None:
         return
     for each in param_groups(module)[0].fsdp_params:
-        shard = local(each.sharded_param.grad)
-        start = shard.storage_offset()
-        shard.copy_(quotient[start : start + shard.numel()].view(shard.shape))
+        if each.sharded_param.grad is not None:
+            shard = local(each.sharded_param.grad)
+            start = shard.storage_offset()
+            shard.copy_(quotient[start : start + shard.numel()].view(shard.shape))

@@ -137,6 +137,7 @@ class Handle:
             loss.backward(seed, retain_graph=retain_graph)
 
     def _opened(self, units: int) -> Window:
+        self._backend.look_again()
         names = self._backend.names
         left = next((p for p in names if p.grad is not None and bool(values_of(local(p.grad)).any())), None)
         if left is not None:

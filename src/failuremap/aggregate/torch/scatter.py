@@ -34,7 +34,7 @@ class SumReduceScatter:
     """Sums on the wire, in float32 where the gradient is less.
 
     Args:
-        on_reduction: Called for each reduction.
+        on_reduction: Called for each reduction that is complete, the one over the replicas included.
         groups: The shards' group, then that of the replicas, if there are any.
         device: Where the groups' backend takes tensors from.
     """
@@ -48,13 +48,14 @@ class SumReduceScatter:
         self._wide: Tensor | None = None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Returns memory for one side of the reduction; fully_shard asks for it at every one."""
+        """Returns memory for one side of the reduction; fully_shard asks for it also where there is nothing to send."""
         if dtype in _LOW_PRECISION and replicas_alone(self.groups):
             raise StepVoid(
                 f"reduce_dtype={dtype} would add {self.groups[1].size()} replicas up in that precision; "
                 "give fully_shard MixedPrecisionPolicy(reduce_dtype=torch.float32)."
             )
-        self._on_reduction()
+        if not self.needs_hook:
+            self._on_reduction()
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, **_: Any) -> Any:
@@ -68,8 +69,14 @@ class SumReduceScatter:
             return output_tensor.zero_()
         return output_tensor.copy_(wide)
 
+    @property
+    def needs_hook(self) -> bool:
+        """Whether the reduction is complete only with `after_all_reduce`."""
+        return len(self.groups) > 1
+
     def after_all_reduce(self, reduced: Tensor) -> None:
         """Puts the sum over the replicas in its place, where it is not there yet."""
+        self._on_reduction()
         if self._wide is not None:
             dist.all_reduce(self._wide, group=self.groups[1])
             reduced.copy_(self._wide)
@@ -96,8 +103,14 @@ class ExactReduceScatter(SumReduceScatter):
         self._arrived += list(Wire(group, self.device).parts(input_tensor))
         return output_tensor.zero_()
 
+    @property
+    def needs_hook(self) -> bool:
+        """Whether the reduction is complete only with `after_all_reduce`: always."""
+        return True
+
     def after_all_reduce(self, reduced: Tensor) -> None:
         """Writes the sum."""
+        self._on_reduction()
         rows = torch.stack(self._arrived or [reduced.cpu()])
         if len(self.groups) > 1:
             width = rows.shape[1]
