@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 # calls of one entry whose memory is remembered; the others are counted only
 _SPAN_LIMIT = 10_000
@@ -15,8 +15,7 @@ Span = tuple[int, int, int]
 """Addresses of the first byte and of the one after the last, and the number of elements."""
 
 
-@dataclass(frozen=True)
-class Alike:
+class Alike(NamedTuple):
     """What calls have in common that are counted together."""
 
     function: str

@@ -113,58 +113,57 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Any]) -> Ca
 
 
 def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
-    """Counts a call before it is made; None where nothing could be read."""
+    """Counts a call before it is made; None where nothing could be read, or this rank is not in the group."""
     try:
-        if any(value is torch.distributed.GroupMember.NON_GROUP_MEMBER for value in _all(args, kwargs)):
+        operation, group, is_member = _asked(args, kwargs)
+        if not is_member:
             return None
         place, key, out_place, out_key = _COLLECTIVES[name]
-        sent = list(_tensors(args, kwargs, place, key))
-        received = list(_tensors(args, kwargs, out_place, out_key))
+        sent = _tensors(args, kwargs, place, key)
+        received = sent if key == out_key else _tensors(args, kwargs, out_place, out_key)
         floating = any(tensor.is_floating_point() for tensor in sent)
+        elements = sum(tensor.numel() for tensor in sent) if floating else 0
         caller = caller_of(sys._getframe(2))
         running = torch._C._current_graph_task_id() != -1
         plain = floating and not caller.by and not running
-        following = plain and torch.is_grad_enabled()
-        carries = following and any(tensor.requires_grad and tensor.numel() > 1 for tensor in sent)
-        gathers = following and name in _GATHERS and sum(tensor.numel() for tensor in sent) > 1
+        following = plain and elements > 1 and torch.is_grad_enabled()
         alike = Alike(
             name,
-            next((str(value).rpartition(".")[2].lower() for value in _all(args, kwargs) if _is_operation(value)), ""),
-            _ranks(args, kwargs),
+            operation,
+            tuple(torch.distributed.get_process_group_ranks(group)),
             recorder.backward_count,
             running,
             caller.by,
             caller.own,
             caller.site,
-            carries,
-            sum(len(tensor) for tensor in received if tensor.dim()) if gathers else 0,
+            following and any(tensor.requires_grad for tensor in sent),
+            sum(len(tensor) for tensor in received if tensor.dim()) if following and name in _GATHERS else 0,
         )
-        elements = sum(tensor.numel() for tensor in sent) if floating else 0
         return recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
     except Exception as error:
         recorder.note_error("collective", error)
         return None
 
 
-def _all(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    yield from args
-    yield from kwargs.values()
+def _asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, bool]:
+    """The operation, the process group (None: all ranks), and whether this rank is in it."""
+    operation, group, is_member = "", None, True
+    for value in (*args[1:], *kwargs.values()):
+        kind = type(value).__name__
+        if kind in ("RedOpType", "ReduceOp"):
+            operation = str(value).rpartition(".")[2].lower()
+        elif kind.startswith("ProcessGroup"):
+            group = value
+        elif value is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+            is_member = False
+    return operation, group, is_member
 
 
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, key: str) -> Iterator[Tensor]:
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, key: str) -> list[Tensor]:
     value = args[place] if place < len(args) else kwargs.get(key)
-    listed = [value] if isinstance(value, Tensor) else value or ()
-    yield from (tensor for tensor in listed if isinstance(tensor, Tensor))
-
-
-def _is_operation(value: object) -> bool:
-    return type(value).__name__ in ("RedOpType", "ReduceOp")
-
-
-def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    distributed = torch.distributed
-    group = next((value for value in _all(args, kwargs) if isinstance(value, distributed.ProcessGroup)), None)
-    return tuple(distributed.get_process_group_ranks(group)) if distributed.is_initialized() else ()
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for tensor in value or () if isinstance(tensor, Tensor)]
 
 
 def _span(tensor: Tensor) -> Span | None:
