@@ -31,7 +31,7 @@ def low_precision_replicas_alone():
 def no_counts():
     model = ddp()
     handle = attach(model, loss="mean")
-    for count in (-1, float("nan"), True, 2.5, None, "3", torch.tensor(-2)):
+    for count in (-1, float("nan"), True, 2.5, None, "3", torch.tensor(-2), torch.ones(2)):
         yield refusal(lambda count=count: handle.backward(losses(model).mean(), count=count))
     yield no_gradients(model)
     yield refusal(lambda: handle.backward(losses(model).mean(), count=torch.tensor(2)))
@@ -147,7 +147,11 @@ def last_kept_back():
     model.set_requires_gradient_sync(True)
     handle.backward(losses(model).mean())
     yield refusal(handle.step)
-    yield f"largest: {max(float(p.grad.full_tensor().abs().max()) for p in model.parameters())}"
+    yield f"largest: {largest(model)}"
+
+
+def largest(model: nn.Module) -> float:
+    return max(float(p.grad.full_tensor().abs().max()) for p in model.parameters())
 
 
 @case
@@ -158,6 +162,10 @@ def replicas_kept_back():
     model.set_requires_all_reduce(False)
     handle.backward(losses(model).mean())
     yield refusal(handle.step)
+    model.set_requires_all_reduce(True)
+    handle.backward(losses(model).mean())
+    yield refusal(handle.step)
+    yield f"largest: {largest(model)}"
 
 
 @case

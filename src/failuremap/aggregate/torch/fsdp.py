@@ -145,8 +145,11 @@ class FSDPBackend(Backend):
             scatter.clear()
 
     def drop(self) -> None:
-        """Forgets the window and its gradients, those of whole parameters that wait to be reduced included."""
+        """Forgets the window and its gradients, those that wait to be reduced included."""
         super().drop()
+        for module in self.modules:
+            for group in param_groups(module):
+                group._partial_reduce_output = None
         for each in self._managed():
             each.unsharded_accumulated_grad = None
             if hasattr(each, "_unsharded_param"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,10 @@ class Settings:
                     "or use rule='weighted_mean'."
                 )
             return 1
-        value = count.item() if hasattr(count, "item") else count
+        value = count
+        if hasattr(count, "item"):
+            with contextlib.suppress(RuntimeError, ValueError):  # more than one number is none
+                value = count.item()
         fault = "missing" if value is None else fault_of(value)
         if fault:
             raise InvalidArgument(
