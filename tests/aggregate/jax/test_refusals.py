@@ -132,6 +132,26 @@ def test_a_count_that_was_summed_already_is_refused() -> None:
     )
 
 
+def test_over_several_axes_a_gradient_varies_over_each() -> None:
+    import jax
+    from jax.sharding import AxisType, PartitionSpec
+
+    mesh = jax.make_mesh((1, 1), ("dp", "ep"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices()[:1])
+
+    def traced_over_both(spec: Any) -> Any:
+        both = jax.shard_map(
+            lambda data: rule("weighted_mean", {"w": data[0]}, ("dp", "ep"), count=3),
+            mesh=mesh,
+            in_specs=spec,
+            out_specs=PartitionSpec(),
+        )
+        return jax.eval_shape(both, jax.numpy.ones((1, 2)))["w"].shape
+
+    assert traced_over_both(PartitionSpec(("dp", "ep"))) == (2,)
+    with pytest.raises(InvalidArgument, match=r"^grads\['w'\] doesn't vary over axis 'ep'"):
+        traced_over_both(PartitionSpec("dp"))
+
+
 def test_a_gradient_that_is_no_float_is_refused() -> None:
     with pytest.raises(InvalidArgument) as refused:
         traced(lambda params, data: rule("sum", [data.astype(int)]))
