@@ -1,4 +1,4 @@
-"""The norm that a job clips by, beside the norm of the update."""
+"""The norm that a job clips by, beside the norm of the update, and beside those of other ranks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from audit.calling import call, with_calls
+from audit.capture.watched import run
 from audit.traces import HandJob, Records, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
@@ -116,3 +117,55 @@ def test_negative_control_a_window_that_is_divided_after_the_clip_is_not_copies(
 
 def test_negative_control_a_factor_of_the_scripts_own_is_not_copies(tmp_path):
     assert clipped(tmp_path, 1.0, call((0, 1), **SQUARES), divided=2**0.5).outcome == "right"
+
+
+# ---- parameters that are dealt out to the ranks
+
+DEALT_OUT = """
+import torch.distributed as dist
+from torch import nn
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+model = nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 32))
+owned = [p for i, p in enumerate(model.parameters()) if i % world_size == rank]
+optimizer = torch.optim.SGD(owned, lr=0.1)
+torch.manual_seed(1 + rank)
+for _ in range(3):
+    tokens = torch.randint(32, (33,))
+    model.zero_grad()
+    F.cross_entropy(model(tokens[:-1]), tokens[1:]).backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= world_size
+    square = torch.nn.utils.get_total_norm([p.grad for p in owned]).square()
+    if TOGETHER:
+        dist.all_reduce(square)
+    if FACTOR:
+        for p in owned:
+            p.grad *= FACTOR[rank]
+    else:
+        torch.nn.utils.clip_grads_with_norm_(owned, 0.1, square.sqrt())
+    optimizer.step()
+    for i, p in enumerate(model.parameters()):
+        dist.broadcast(p.data, i % world_size)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("how", "outcome", "named"),
+    [
+        ("TOGETHER, FACTOR = False, ()", "wrong", ["norm-misses-shards"]),
+        ("TOGETHER, FACTOR = True, ()", "right", []),
+        ("TOGETHER, FACTOR = False, (0.5, 0.25)", "wrong", []),
+    ],
+    ids=["own norms", "one norm", "factors that are no norms"],
+)
+def test_each_ranks_own_norm_over_its_own_parameters_is_named(how, outcome, named, job_server, tmp_path):
+    result = run(job_server, tmp_path, f"{how}\n{DEALT_OUT}", nproc=2)
+    assert result.ok, result.output[-3000:]
+    verdict = diagnose(tmp_path / "trace")
+
+    assert (verdict.outcome, names(verdict)) == (outcome, named)

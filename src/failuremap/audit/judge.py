@@ -122,7 +122,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
-    judge_norms(judged, fitted.step)
+    judge_norms(judged, fitted)
     judge_rates(judged, fitted.step)
     tell_calls(judged, fitted)
     judged.unjudged = _unjudged(fitted)

@@ -71,7 +71,8 @@ MECHANISM = Mechanism(
     separated_by="a run without clipping, or on one rank",
     audit_sees=(
         "With FSDP2, shards of one update that have factors of their own, one for each rank. Where whole parameters "
-        "are dealt out to the ranks, as in ZeRO, it finds their different coefficients wrong, and gives them no name."
+        "are dealt out to the ranks, as in ZeRO, different coefficients, which get this name where they are those of "
+        "torch's clipping functions."
     ),
     repair=(
         "Sum the squares over all ranks that hold shards before the root: square = "
