@@ -285,3 +285,47 @@ def test_a_compiled_region_with_a_collective_stays_whole(job_server, tmp_path):
         back(); step.step()
         """,
     )
+
+
+def test_a_checkpointed_region_is_not_taken_for_the_function_that_calls(job_server, tmp_path):
+    seen, _ = watch(
+        job_server,
+        tmp_path,
+        """
+        from torch.utils.checkpoint import checkpoint
+        def region(inputs):
+            dist.all_reduce(torch.ones(1))
+            return Sum.apply(model(inputs))
+        out = checkpoint(region, x.requires_grad_(), use_reentrant=True)
+        F.cross_entropy(out, y).backward()
+        step.step()
+        """,
+    )
+
+    (calls,) = calls_of(seen)
+    assert [(call["when"], call.get("by", ""), call["own"]) for call in calls] == [
+        ("before", "", True),
+        ("before", "Sum", True),
+        ("backward", "", True),
+        ("backward", "Sum", True),  # its forward, again
+        ("backward", "Sum", True),
+    ]
+
+
+def test_a_rank_outside_the_group_calls_nothing(job_server, tmp_path):
+    seen = watch(
+        job_server,
+        tmp_path,
+        """
+        import warnings
+        alone = dist.new_group([0])
+        back()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dist.all_reduce(model.weight.grad, group=alone)
+        step.step()
+        """,
+    )
+
+    assert [len(one.of("collectives")) for one in seen] == [1, 0]
+    assert [record.fields["ranks"] for record in seen[0].of("group")] == [[[0, 1, 1]]]
