@@ -279,7 +279,7 @@ def test_a_compiled_region_with_a_collective_stays_whole(job_server, tmp_path):
         """
         @torch.compile(backend="eager", fullgraph=True)
         def total(tensor):
-            dist.all_reduce(tensor)
+            dist.all_reduce(tensor, op=dist.ReduceOp.SUM)
             return tensor * 2
         assert total(torch.ones(3)).tolist() == [4.0] * 3
         back(); step.step()

@@ -59,9 +59,18 @@ def install(recorder: Recorder) -> None:
             watching = _watching(recorder, name, original)
             for module in (distributed_c10d, torch.distributed):
                 _replace(module, name, watching)
+            _stand_in(original, watching)
     for name in _WAITS:
         if name in vars(distributed_c10d.Work):
             _replace(distributed_c10d.Work, name, _noticing(recorder, vars(distributed_c10d.Work)[name]))
+
+
+def _stand_in(original: Callable[..., Any], watching: Callable[..., Any]) -> None:
+    """Lets the compiler put in the place of a watched collective what it puts in that of the original."""
+    functional = sys.modules.get("torch.distributed._functional_collectives")  # if it comes later, it finds the watched
+    traceable: dict[Any, Any] = getattr(functional, "traceable_collective_remaps", {})
+    if original in traceable:
+        traceable[watching] = traceable[original]
 
 
 def restore() -> None:
