@@ -16,6 +16,10 @@ from failuremap.aggregate.exact import exact_sum
 from failuremap.errors import InvalidArgument
 
 # Anything at all, or numbers of like size.
+float64_bits = st.one_of(
+    st.integers(0, 2**64 - 1),
+    *(st.integers(low, low + 2**54) for low in (0x3FE0_0000_0000_0000, 0xBFE0_0000_0000_0000)),
+)
 float32_bits = st.one_of(
     st.integers(0, 2**32 - 1), *(st.integers(low, low + 2**25) for low in (0x3F00_0000, 0xBF00_0000))
 )
@@ -114,11 +118,26 @@ def test_sizes_around_a_block_and_a_vector_are_right(route: str, dtype: str, siz
 
 
 @given(
+    bits=st.lists(st.lists(float64_bits, min_size=3, max_size=3), min_size=1, max_size=5),
+    weights=st.lists(st.one_of(st.integers(1, 20), st.integers(1, 2**54)), min_size=5, max_size=5),
+    divisor=st.one_of(st.integers(1, 60), st.integers(1, 2**54)),
+)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_float64_bits_give_the_nearest(route: str, bits: list[list[int]], weights: list[int], divisor: int) -> None:
+    rows = [np.array(row, np.uint64).view(np.float64) for row in bits]
+
+    actual = exact_sum(rows, weights[: len(rows)], divisor)
+
+    for index in np.flatnonzero(np.isfinite(rows).all(axis=0)):
+        assert actual[index] == nearest(exact_value(rows, weights[: len(rows)], divisor, int(index)), "float64")
+
+
+@given(
     bits=st.lists(st.lists(float32_bits, min_size=3, max_size=3), min_size=1, max_size=5),
     weights=st.lists(st.one_of(st.integers(1, 20), st.integers(1, 2**33)), min_size=5, max_size=5),
     divisor=st.one_of(st.integers(1, 60), st.integers(1, 2**54)),
 )
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_float32_bits_give_the_nearest(route: str, bits: list[list[int]], weights: list[int], divisor: int) -> None:
     rows = [np.array(row, np.uint32).view(np.float32) for row in bits]
     finite = np.isfinite(rows).all(axis=0)
@@ -128,7 +147,8 @@ def test_any_float32_bits_give_the_nearest(route: str, bits: list[list[int]], we
     for index in np.flatnonzero(finite):
         expected = nearest(exact_value(rows, weights[: len(rows)], divisor, int(index)), "float32")
         assert actual[index] == expected
-    np.testing.assert_array_equal(actual[~finite], sum(np.float32(row) for row in rows)[~finite])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(actual[~finite], sum(rows[1:], rows[0])[~finite])
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 3), ()])

@@ -56,6 +56,8 @@ def test_what_fits_is_added_up(kernel: Any) -> None:
         ({"divisor": float("nan")}, ValueError, "sizes do not agree"),
         ({"out": np.empty(4, np.int64)}, ValueError, "a buffer has format '[lq]'; expected 'fd', aligned"),
         ({"out": b"1234567812345678"}, BufferError, "not writable"),
+        ({"spare": -1, "out": np.empty(4)}, ValueError, "a buffer has format 'f'; expected 'd', aligned"),
+        ({"spare": -1, "rows": (np.ones(4),)}, ValueError, "a buffer has format 'f'; expected 'd', aligned"),
         ({"flags": np.zeros(2, np.uint8)}, ValueError, "sizes do not agree"),
         ({"flags": np.zeros(1, np.float32)}, ValueError, "a buffer has format 'f'; expected 'B', aligned"),
     ],

@@ -1,8 +1,9 @@
-/* weighted_sum: float32 rows added up in float64 and rounded once, block by block, with a certificate.
+/* Weighted sums of float32 or float64 rows, rounded once, block by block; each block with a certificate, or flagged.
 
-A block whose exponents lie within `spare` bits of each other adds up in float64 without any rounding. In one without
-that certificate each rounding's error is kept (Knuth's TwoSum); where the errors' own sum is rounded, too, the block is
-flagged and left to the caller. Optional: NumPy does the same where this was not compiled. */
+A block of float32 numbers whose exponents lie within `spare` bits of each other adds up in float64 without any
+rounding. In one without that certificate, and in all of float64, each rounding's error is kept (Knuth's TwoSum); where
+the errors' own sum is rounded, too, the block is flagged and left to the caller. Optional: NumPy does the same where
+this was not compiled. Compile with -ffp-contract=off: a fused a + w * x has another error than the one computed here. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <float.h>
@@ -27,13 +28,15 @@ flagged and left to the caller. Optional: NumPy does the same where this was not
 #endif
 
 enum { BLOCK = 1024, NOT_FINITE = 255 };
+#define LARGE 0x1p900
+#define SMALL 0x1p-900
 
 typedef struct {
-    const float **rows;
+    const void **rows; /* of float or of double */
     double *weights;
     Py_ssize_t count;
     double divisor;
-    int spare;
+    int spare, from_doubles;
 } Sum;
 
 /* Widens the range of exponents of a block by those of one row; zeros have none. */
@@ -60,8 +63,9 @@ INLINE int sum_exactly(const Sum *sum, Py_ssize_t start, double *total, Py_ssize
     uint32_t highest = 0, lowest = UINT32_MAX;
     memset(total, 0, width * sizeof *total);
     for (Py_ssize_t k = 0; k < sum->count; k++) {
-        range_of(sum->rows[k] + start, width, &highest, &lowest);
-        add_row(total, sum->rows[k] + start, sum->weights[k], width);
+        const float *row = (const float *)sum->rows[k] + start;
+        range_of(row, width, &highest, &lowest);
+        add_row(total, row, sum->weights[k], width);
     }
     int top = highest >> 24, bottom = (uint32_t)(lowest + 1) >> 24; /* denormals share the exponent of 1 */
     return !highest || (top != NOT_FINITE && top - (bottom < 1 ? 1 : bottom) <= sum->spare);
@@ -79,7 +83,7 @@ AVX2 static int sum_exactly_avx2(const Sum *sum, Py_ssize_t start, double *total
         __m256d total_4[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
         __m256i high_8[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, low_8[2] = {ones, ones};
         for (Py_ssize_t k = 0; k < sum->count; k++) {
-            const float *row = sum->rows[k] + start + i;
+            const float *row = (const float *)sum->rows[k] + start + i;
             __m256d weight = _mm256_set1_pd(sum->weights[k]);
             for (int j = 0; j < 4; j++) {
                 __m256d wide = _mm256_cvtps_pd(_mm_loadu_ps(row + 4 * j));
@@ -111,7 +115,7 @@ INLINE int sum_with_errors(const Sum *sum, Py_ssize_t start, double *total, doub
     memset(total, 0, width * sizeof *total);
     memset(error, 0, width * sizeof *error);
     for (Py_ssize_t k = 0; k < sum->count; k++) {
-        const float *row = sum->rows[k] + start;
+        const float *row = (const float *)sum->rows[k] + start;
         double weight = sum->weights[k];
         for (Py_ssize_t i = 0; i < width; i++) {
             double a = total[i], b = weight * (double)row[i];
@@ -120,6 +124,28 @@ INLINE int sum_with_errors(const Sum *sum, Py_ssize_t start, double *total, doub
             total[i] = s;
             error[i] = f;
             unsettled |= !(lost == 0); /* nan, too */
+        }
+    }
+    return !unsettled;
+}
+
+/* The same for rows of double: a product, too, has an error; and what is very large or small is left to the caller, for
+its errors may over- or underflow. */
+INLINE int sum_wide_with_errors(const Sum *sum, Py_ssize_t start, double *total, double *error, Py_ssize_t width) {
+    int unsettled = 0;
+    memset(total, 0, width * sizeof *total);
+    memset(error, 0, width * sizeof *error);
+    for (Py_ssize_t k = 0; k < sum->count; k++) {
+        const double *row = (const double *)sum->rows[k] + start;
+        double weight = sum->weights[k];
+        for (Py_ssize_t i = 0; i < width; i++) {
+            double a = total[i], b = weight * row[i], p = fma(weight, row[i], -b), size = fabs(b);
+            double s = a + b, shadow = s - a, t = (a - (s - shadow)) + (b - shadow);
+            double e = error[i], f = e + t, echo = f - e, lost = (e - (f - echo)) + (t - echo);
+            double g = f + p, echo_p = g - f, lost_p = (f - (g - echo_p)) + (p - echo_p);
+            total[i] = s;
+            error[i] = g;
+            unsettled |= !(lost == 0) | !(lost_p == 0) | !(size < LARGE) | ((size < SMALL) & (row[i] != 0));
         }
     }
     return !unsettled;
@@ -160,6 +186,22 @@ INLINE int divide_pairs_to_odd(double *total, const double *error, double diviso
     return !doubtful;
 }
 
+/* Divides the pairs total + error and rounds to nearest; returns 0 where the remainder's quotient does not settle it. */
+INLINE int divide_pairs(double *total, const double *error, double divisor, Py_ssize_t width) {
+    int doubtful = 0;
+    for (Py_ssize_t i = 0; i < width; i++) {
+        double near = total[i] + error[i], shadow = near - total[i];
+        double rest = (total[i] - (near - shadow)) + (error[i] - shadow);
+        double quotient = near / divisor, correction = (fma(-quotient, divisor, near) + rest) / divisor;
+        double result = quotient + correction, echo = result - quotient;
+        double left = (quotient - (result - echo)) + (correction - echo);
+        double more = result + left * (1 + 0x1p-48), less = result + left * (1 - 0x1p-48);
+        doubtful |= (more != result) | (less != result) | ((fabs(quotient) < SMALL) & (near != 0));
+        total[i] = result;
+    }
+    return !doubtful;
+}
+
 INLINE void store_narrow(const double *values, float *out, Py_ssize_t width) {
     for (Py_ssize_t i = 0; i < width; i++) out[i] = (float)values[i];
 }
@@ -187,12 +229,29 @@ INLINE Py_ssize_t fill_with(SumExactly sum_rows_exactly, const Sum *sum, float *
     return failed;
 }
 
+/* Fills `wide` with the nearest numbers, from rows of double. */
+INLINE Py_ssize_t fill_wide(const Sum *sum, double *wide, Py_ssize_t size, uint8_t *flags) {
+    double error[BLOCK];
+    Py_ssize_t failed = 0;
+    for (Py_ssize_t start = 0; start < size; start += BLOCK) {
+        Py_ssize_t width = size - start < BLOCK ? size - start : BLOCK;
+        double *total = wide + start;
+        int exact = sum_wide_with_errors(sum, start, total, error, width) &&
+                    divide_pairs(total, error, sum->divisor, width);
+        failed += !exact;
+        flags[start / BLOCK] = !exact;
+    }
+    return failed;
+}
+
 static Py_ssize_t fill_portably(const Sum *sum, float *narrow, double *wide, Py_ssize_t size, uint8_t *flags) {
+    if (sum->from_doubles) return fill_wide(sum, wide, size, flags);
     return fill_with(sum_exactly, sum, narrow, wide, size, flags);
 }
 
 #ifdef HAS_AVX2
 AVX2 static Py_ssize_t fill_avx2(const Sum *sum, float *narrow, double *wide, Py_ssize_t size, uint8_t *flags) {
+    if (sum->from_doubles) return fill_wide(sum, wide, size, flags);
     return fill_with(sum_exactly_avx2, sum, narrow, wide, size, flags);
 }
 #endif
@@ -215,11 +274,12 @@ static int view_of(PyObject *array, Py_buffer *view, const char *formats, int fl
 
 /* Gets the rows' views and the weights; returns how many views are held, -1 - that where one is refused. */
 static Py_ssize_t read_rows(PyObject *rows, PyObject *weights, Py_ssize_t size, Py_buffer *views, Sum *sum) {
+    const char *formats = sum->from_doubles ? "d" : "f";
     for (Py_ssize_t k = 0; k < sum->count; k++) {
         sum->weights[k] = PyFloat_AsDouble(PyTuple_GetItem(weights, k));
-        if (PyErr_Occurred() || view_of(PyTuple_GetItem(rows, k), &views[k], "f", 0) < 0) return -1 - k;
+        if (PyErr_Occurred() || view_of(PyTuple_GetItem(rows, k), &views[k], formats, 0) < 0) return -1 - k;
         sum->rows[k] = views[k].buf;
-        if (views[k].len / 4 != size) {
+        if (views[k].len / views[k].itemsize != size) {
             PyErr_SetString(PyExc_ValueError, "sizes do not agree");
             return -2 - k;
         }
@@ -258,7 +318,8 @@ PyDoc_STRVAR(weighted_sum_doc,
              "Fills out with sum(weight * row) / divisor and returns how many blocks it could not fill.\n\n"
              "rows: tuple of float32 arrays; weights: tuple of numbers, whose products with the rows are exact in\n"
              "float64; spare: by how many exponents a block's numbers may differ; out: float32, or float64, which is\n"
-             "rounded to odd; flags: a byte for each block, 1 where it could not be filled.");
+             "rounded to odd; flags: a byte for each block, 1 where it could not be filled.\n"
+             "With spare=-1 the rows are float64 arrays, weights any numbers, and out is float64, rounded to nearest.");
 
 static PyObject *sum_by(Fill fill, PyObject *args) {
     PyObject *rows, *weights, *out_array, *flag_array, *result = NULL;
@@ -267,7 +328,8 @@ static PyObject *sum_by(Fill fill, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!diOO", &PyTuple_Type, &rows, &PyTuple_Type, &weights, &sum.divisor, &sum.spare,
                           &out_array, &flag_array))
         return NULL;
-    if (view_of(out_array, &out, "fd", PyBUF_WRITABLE) < 0) return NULL;
+    sum.from_doubles = sum.spare < 0;
+    if (view_of(out_array, &out, sum.from_doubles ? "d" : "fd", PyBUF_WRITABLE) < 0) return NULL;
     if (view_of(flag_array, &flags, "B", PyBUF_WRITABLE) == 0) {
         sum.count = PyTuple_Size(rows);
         Py_ssize_t block_count = (out.len / out.itemsize + BLOCK - 1) / BLOCK;

@@ -45,9 +45,11 @@ def nearest_sum(rows_KD: Sequence[Array], weights_K: Sequence[int], divisor: int
     weights, divisor = [weight // common for weight in weights_K], divisor // common
     out = np.empty(rows_KD[0].size, form.storage)
     spare = _MANTISSA_BITS - form.bits - sum(weights).bit_length()
-    certified = form is not FLOAT64 and spare >= 0 and divisor.bit_length() <= _MANTISSA_BITS
-    # The kernel takes float32 as it is: no temporaries, and so no chunks.
-    width = max(out.size, 1) if form is FLOAT32 and kernel is not None else min(_CHUNK, out.size) or 1
+    by_kernel = kernel is not None and max(weights).bit_length() <= _MANTISSA_BITS
+    certified = (by_kernel if form is FLOAT64 else spare >= 0) and divisor.bit_length() <= _MANTISSA_BITS
+    # The kernel takes float32 and float64 as they are: no temporaries, and so no chunks.
+    whole = kernel is not None and form in (FLOAT32, FLOAT64)
+    width = max(out.size, 1) if whole else min(_CHUNK, out.size) or 1
     add_up = _Kernel(width, spare, form) if kernel is not None else _NumPy(width, spare, form)
     with np.errstate(all="ignore"):
         for start in range(0, out.size, width):
@@ -75,8 +77,8 @@ class _Kernel:
     """Fills a chunk by the compiled kernel; called, it returns the indices that are left."""
 
     def __init__(self, width: int, spare: int, form: Format) -> None:
-        self.spare, self.form = spare, form
-        self.wide = None if form is FLOAT32 else np.empty(width)
+        self.spare, self.form = -1 if form is FLOAT64 else spare, form
+        self.wide = None if form in (FLOAT32, FLOAT64) else np.empty(width)
         self.flags = np.zeros(-(-width // kernel.BLOCK), np.uint8)
 
     def __call__(self, rows: list[Array], weights: list[int], divisor: int, out: Array) -> Array:
