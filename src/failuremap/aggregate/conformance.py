@@ -65,8 +65,8 @@ def check_backend(
         >>> print(check_backend(mean, rules=["mean"], dtypes=["float64"]))
         definition          22 cases
         one contribution     3 cases
-        order               32 cases
-        split               11 cases
+        order               38 cases
+        split                9 cases
         scale               22 cases
         nothing counted      1 cases
         shape                8 cases
