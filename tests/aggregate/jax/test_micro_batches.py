@@ -85,7 +85,9 @@ def test_a_window_without_units_is_no_step() -> None:
     updates, after = run([([2.0], 1, True), ([NAN], 0, False), ([NAN], 0, True)], inner=optax.adamw(0.1))
 
     assert updates[1:] == [[0.0], [0.0]]
-    assert jax.tree.map(lambda value: value.tolist(), after) == jax.tree.map(lambda value: value.tolist(), before)
+    # the sums of a closed window are dropped by the next micro-batch
+    after, before = (jax.tree.map(lambda value: value.tolist(), state._replace(sums=None)) for state in (after, before))
+    assert after == before
 
 
 def test_a_short_last_window_is_divided_by_its_own_units() -> None:

@@ -16,7 +16,8 @@ class AccumulateState(NamedTuple):
     """What `accumulate` carries from one micro-batch to the next.
 
     Attributes:
-        sums: Per parameter: sum over the window of n_m * g_m, in float32 or wider.
+        sums: Per parameter: sum over the window of n_m * g_m, in float32 or wider. Those of a closed window stay until
+            the next micro-batch, which starts anew: clearing them would take one more pass.
         total: Units in the window so far.
         micro_batches: Micro-batches in the window so far.
         inner: The state of the inner transformation.
@@ -79,8 +80,8 @@ def accumulate(
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), updates), state.inner
 
         updates, stepped = jax.lax.cond(closes & (window.total > 0), step, wait)
-        sums, total, micro_batches = jax.tree.map(lambda value: jnp.where(closes, 0, value), window[:3])
-        return updates, AccumulateState(sums, total, micro_batches, stepped)
+        total, micro_batches = (jnp.where(closes, 0, value) for value in (window.total, window.micro_batches))
+        return updates, AccumulateState(window.sums, total, micro_batches, stepped)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -97,7 +98,8 @@ def _added(state: AccumulateState, grads: Any, count: Any) -> AccumulateState:
 
     def added(total: jax.Array, leaf: Any) -> jax.Array:
         weight = jnp.where(own < 0, jnp.nan, own).astype(total.dtype)
-        return total + jnp.where(own == 0, 0, leaf.astype(total.dtype) * weight)
+        before = jnp.where(state.micro_batches == 0, 0, total)
+        return before + jnp.where(own == 0, 0, leaf.astype(total.dtype) * weight)
 
     sums = jax.tree.map(added, state.sums, grads)
     # A negative count, whose sums are NaN, mustn't make the window pass for an empty one.
