@@ -19,6 +19,8 @@ _WRITING = posix.O_WRONLY | posix.O_RDWR | posix.O_CREAT | posix.O_TRUNC | posix
 _OPEN_FILES = 32
 _DISK = "chflags chmod chown link lockf mkdir remove removexattr rename rmdir setxattr symlink truncate utime"
 _PROCESS = "exec fork forkpty kill killpg posix_spawn spawn startfile system"
+_SILENT = "mkfifo", "mknod"  # the calls that write and raise no audit event
+_SHARED = "_multiprocessing", "_posixshmem"  # whose files stand in /dev/shm
 _KINDS = {
     **dict.fromkeys((f"os.{name}" for name in _DISK.split()), "writes to the disk"),
     **dict.fromkeys((f"os.{name}" for name in _PROCESS.split()), "starts or signals a process"),
@@ -40,6 +42,8 @@ def _watch(event: str, args: tuple[object, ...]) -> None:
         if isinstance((flags := args[2]), int) and flags & _WRITING:
             _end("writes to the disk", event, args)
         return
+    if event == "import" and args[0] in _SHARED:
+        _end("writes to the disk", event, args)
     kind = _KINDS.get(event) or _KINDS.get(event.partition(".")[0])
     if kind:
         _end(kind, event, args)
@@ -49,6 +53,11 @@ def _end(kind: str, event: str, args: tuple[object, ...]) -> None:
     shown = repr(args[0])[:100] if args and isinstance(args[0], str | bytes | int) else ""
     posix.write(2, f"\n{SUBJECT} {kind}: {event}({shown})\n".encode())
     posix._exit(REFUSED)
+
+
+def _refusing(name: str) -> object:
+    """Returns what stands in for a call of `posix`, and ends the process."""
+    return lambda *args, **_named: _end("writes to the disk", f"os.{name}", args)
 
 
 def _limit(kind: int, amount: int) -> None:
@@ -71,6 +80,8 @@ def main() -> None:
     _limit(resource.RLIMIT_CORE, 0)
     script = type(sys)("__main__")
     sys.modules["__main__"], sys.argv = script, ["script.py"]
+    for name in _SILENT:
+        setattr(posix, name, _refusing(name))
     sys.addaudithook(_watch)
     try:
         exec(compile(source, "script.py", "exec", dont_inherit=True), script.__dict__)  # noqa: S102
