@@ -72,6 +72,44 @@ def test_a_damaged_file_is_refused(tmp_path, text):
         read_recordings("a", tmp_path)
 
 
+def recorded_with(change):
+    """Return the recorded runs of a mechanism as they are stored, with one thing changed."""
+    stored = json.loads((FOLDER / f"{SLUG}.json").read_text())
+    change(stored)
+    return json.dumps(stored)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda it: it.pop("5"), "it has N="),
+        (lambda it: it.update({"6": it["1"]}), "it has N="),
+        (lambda it: it["1"].pop("attempt"), "'attempt'"),
+        (lambda it: it["1"]["broken"].update(exit_code=True), "is of another type"),
+        (lambda it: it["1"]["broken"].update(stdout=None), "is of another type"),
+        (lambda it: it["1"]["broken"].update(more=1), "unexpected keyword argument 'more'"),
+    ],
+)
+def test_recorded_runs_that_are_not_whole_are_refused(tmp_path, change, reason):
+    (tmp_path / "a.json").write_text(recorded_with(change))
+
+    with pytest.raises(RecordError, match=rf"^recorded='a\.json' can't be read: .*{reason}"):
+        read_recordings("a", tmp_path)
+
+
+def test_negative_control_recorded_runs_as_they_are_stored_are_read(tmp_path):
+    (tmp_path / "a.json").write_text(recorded_with(lambda it: None))
+
+    assert read_recordings("a", tmp_path) == read_recordings(SLUG)
+
+
+def test_a_folder_in_place_of_the_recorded_runs_is_refused(tmp_path):
+    (tmp_path / "a.json").mkdir()
+
+    with pytest.raises(RecordError, match=r"^recorded='a\.json' can't be read: IsADirectoryError"):
+        read_recordings("a", tmp_path)
+
+
 def test_a_recording_is_made_of_a_script_and_its_run():
     made = Recording.of("pass", Run(0, (), "out", "err"))
 

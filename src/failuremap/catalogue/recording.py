@@ -46,11 +46,18 @@ def read_recordings(slug: str, folder: Path = FOLDER) -> Recordings:
         return {}
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            (stage, int(variant)): Recording(**stages[stage]) for variant, stages in stored.items() for stage in STAGES
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if set(stored) != set(map(str, VARIANTS)):
+            raise ValueError(f"it has N={list(stored)}")
+        return {(stage, n): _recording(stored[str(n)][stage]) for n in VARIANTS for stage in STAGES}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"recorded={path.name!r} can't be read: {error!r}. {_again(slug)}") from error
+
+
+def _recording(stored: dict[str, Any]) -> Recording:
+    one = Recording(**stored)
+    if [type(value) for value in (one.sha256, one.exit_code, one.stdout, one.stderr)] != [str, int, str, str]:
+        raise TypeError(f"a field of {list(stored)} is of another type")
+    return one
 
 
 def write_recordings(slug: str, recordings: Recordings, folder: Path = FOLDER) -> None:
