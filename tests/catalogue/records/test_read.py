@@ -153,6 +153,10 @@ WRONG = {
         put("verification.broken.exit_code", 3),
         "verification.broken.exit_code=3: input should be 0 or 1",
     ),
+    "an exit code that is a truth": (
+        put("verification.broken.exit_code", True),
+        "verification.broken.exit_code: true is no number; expected 0 or 1",
+    ),
     "an exit code that contradicts": (
         put("verification.broken.exit_code", 0),
         "verification.broken: exit_code=0 with passed=False; 0 says that all checks passed",

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from failuremap.catalogue.records.digest import canonical, sha256_text
 
@@ -33,6 +33,12 @@ def _plain(value: Any) -> Any:
         raise ValueError(f"{value} is beyond 2^53 - 1, where readers of JSON differ; write it as a string")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _plain(inner)
+    return value
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python takes for 0 or 1
+        raise ValueError(f"{json.dumps(value)} is no number; expected 0 or 1")
     return value
 
 
@@ -119,7 +125,7 @@ def imported_modules(source: str) -> set[str]:
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"source is no Python: {error}") from error
+        raise ValueError(f"source is no Python: {str(error) or 'nested too deeply'}") from error
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     taken = {"." if node.level else str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     return {name.split(".")[0] or "." for name in plain | taken}
@@ -153,7 +159,7 @@ class Observation(Part):
 class Run(Part):
     """What one run of a script gave: its exit code, what its checks observed, what it printed."""
 
-    exit_code: Literal[0, 1]
+    exit_code: Annotated[Literal[0, 1], BeforeValidator(_no_truth)]
     passed: bool
     observations: Annotated[tuple[Observation, ...], Field(min_length=1)]
     stdout: Output

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from failuremap.catalogue.records.digest import Document
 from failuremap.catalogue.records.model import Case
+from failuremap.catalogue.records.plain import clipped, field_name, unfit
 from failuremap.errors import RecordError
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -17,7 +18,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 def read_json(text: str, name: str, max_bytes: int = MAX_BYTES) -> Any:
-    """Reads JSON strictly: no NaN, no key twice, no text beyond `max_bytes`.
+    """Reads JSON strictly: what every reader takes for the same, no key twice, no text beyond `max_bytes`.
 
     Args:
         text: The JSON.
@@ -40,11 +41,14 @@ def read_json(text: str, name: str, max_bytes: int = MAX_BYTES) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=refuse, object_pairs_hook=once)
+        document = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
     except RecordError:
         raise
     except (ValueError, RecursionError) as error:
         raise RecordError(f"record={name!r} is no JSON: {error}.") from error
+    for field, problem in unfit(document):
+        raise RecordError(f"record={name!r}: {field_name(field)} {problem}.")
+    return document
 
 
 def case_from_json(text: str, name: str = "") -> Case:
@@ -77,13 +81,13 @@ def case_from_document(document: Document, name: str = "") -> Case:
 def problem_of(error: ValidationError) -> str:
     """Says the first problem of a validation in one sentence, with the field that has it."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(map(str, first["loc"]))
+    field = field_name(first["loc"])
     if first["type"] == "missing":
         return f"{field} is missing"
     if first["type"] == "extra_forbidden":
         return f"{field} is no field of this schema"
     if first["type"] == "value_error":
-        return f"{field}: {first['ctx']['error']}" if field else str(first["ctx"]["error"])
+        return clipped(f"{field}: {first['ctx']['error']}" if field else str(first["ctx"]["error"])).rstrip(".")
     given = repr(first["input"])
     shown = given if len(given) <= 80 else given[:77] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
