@@ -85,6 +85,10 @@ def planted(out: Path, kind: str) -> None:
         (out / "a").unlink()
     elif kind == "a link":
         (out / "link").symlink_to("/etc")
+    elif kind == "a pipe":
+        os.mkfifo(out / "pipe")
+    elif kind == "an empty folder":
+        (out / "inner").mkdir()
     elif kind == "sums of others":
         (out / SUMS).write_text("0" * 64 + "  a\n")
 
@@ -98,6 +102,8 @@ def planted(out: Path, kind: str) -> None:
         ("a file changed", "holds an export that was changed: member='a' has sha256="),
         ("a file less", "holds an export that was changed: member='a' is listed in SHA256SUMS, but missing."),
         ("a link", "holds a link, 'link'."),
+        ("a pipe", "holds what is no file, 'pipe'."),
+        ("an empty folder", "holds an empty folder, 'inner'."),
     ],
 )
 def test_other_content_is_refused_and_stays(tmp_path, kind, message):
@@ -120,6 +126,24 @@ def test_a_file_or_a_link_is_no_folder(tmp_path):
     for name in ("file", "link"):
         with pytest.raises(InvalidArgument, match=rf"^--out '.*/{name}' is no folder; name a new one, or one that"):
             write_folder(tmp_path / name, summed(a="1"))
+
+
+def test_a_folder_of_others_is_not_walked(tmp_path, monkeypatch):
+    planted(tmp_path / "out", "other files")
+    monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("a home directory may hold millions of files"))
+
+    with pytest.raises(InvalidArgument, match=r"holds other files, such as 'thesis.txt'\."):
+        write_folder(tmp_path / "out", summed(a="1"))
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", ""])
+def test_a_folder_that_can_not_be_replaced_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InvalidArgument, match=r"^--out '(\.|\.\.|/)' can't be replaced; name a folder in it\.$"):
+        write_folder(Path(name), summed(a="1"))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_without_a_place_is_refused(tmp_path):

@@ -60,6 +60,8 @@ def check_folder(folder: Path) -> None:
         InvalidArgument: It holds something else, is no folder, or has no place to stand in.
     """
     with _unwritable_named(folder):
+        if folder.name in {"", ".."}:
+            raise InvalidArgument(f"--out {str(folder)!r} can't be replaced; name a folder in it.")
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise InvalidArgument(f"--out {str(folder)!r} is no folder; name a new one, or one that an export wrote.")
         if not folder.parent.is_dir():
@@ -73,18 +75,32 @@ def check_folder(folder: Path) -> None:
 
 def _stranger_in(folder: Path) -> str:
     """Names what an export did not write; "" where the folder is empty, or is as an export left it."""
+    names = sorted(path.name for path in folder.iterdir())
+    if not names or not _is_marked(folder / SUMS):  # a folder of others may be large: it isn't walked
+        return f"other files, such as {names[0]!r}" if names else ""
     paths = sorted(folder.rglob("*"))
-    links = [path for path in paths if path.is_symlink()]
     files = {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
-    if links or not paths:
-        return f"a link, {links[0].name!r}" if links else ""
-    if SUMS not in files or not files[SUMS].read_bytes().startswith(MARK.encode()):
-        return f"other files, such as {paths[0].name!r}"
+    for path in paths:
+        if path.is_symlink() or not (path.is_file() or (path.is_dir() and any(path.iterdir()))):
+            return f"{_kind_of(path)}, {path.name!r}"
     try:
         check_sums({name: path.read_bytes() for name, path in files.items()}, str(folder))
     except RecordError as error:
         return f"an export that was changed: {str(error).partition(': ')[2].rstrip('.')}"
     return ""
+
+
+def _is_marked(sums: Path) -> bool:
+    if sums.is_symlink() or not sums.is_file():
+        return False
+    with open(sums, "rb") as file:
+        return file.read(len(MARK)) == MARK.encode()
+
+
+def _kind_of(path: Path) -> str:
+    if path.is_symlink():
+        return "a link"
+    return "an empty folder" if path.is_dir() else "what is no file"
 
 
 def make_folder(folder: Path) -> None:
