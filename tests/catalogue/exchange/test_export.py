@@ -326,13 +326,23 @@ def test_another_key_gives_other_salts_and_the_same_repair():
     assert published.repair == hidden.repair
 
 
-@pytest.mark.parametrize(("content", "count"), [(b"short", 5), (None, 0)])
-def test_a_key_that_is_none_is_refused(tmp_path, content, count):
-    if content:
-        (tmp_path / "key").write_bytes(content)
+@pytest.mark.parametrize("content", [b"short", b""])
+def test_a_key_that_is_short_is_refused(tmp_path, content):
+    (tmp_path / "key").write_bytes(content)
 
-    with pytest.raises(InvalidArgument, match=rf"^--key '.*/key' has {count} bytes; expected a file of at least 16"):
+    with pytest.raises(
+        InvalidArgument, match=rf"^--key '.*/key' has {len(content)} bytes; expected a file of at least"
+    ):
         read_key(tmp_path / "key")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("none", "can't be read: No such file or directory"), ("/dev/zero", "is no regular file; expected one of random")],
+)
+def test_a_key_that_is_no_file_is_refused(tmp_path, path, reason):
+    with pytest.raises(InvalidArgument, match=rf"^--key '.*' {reason}"):
+        read_key(tmp_path / path)
 
 
 def test_a_key_is_read_as_it_is(tmp_path):

@@ -152,6 +152,10 @@ WRONG = {
     ),
     "visibility": (change("visibility", to="member"), {"visibility": "not public, but it withholds ['fixed']"}),
     "leak": (change("repair", to="divide once"), {"member_only": "repair: said to be withheld, but it is here"}),
+    "fields": (
+        change("member_only", "fields", to=["repair"]),
+        {"member_only.fields": "[], but elsewhere ['implementations.fixed', 'verification.fixed']"},
+    ),
     "stages": (
         change("member_only", "stages", to=[]),
         {"stages": "stages shown ['broken', 'attempt'] and withheld []", "visibility": "public, but it withholds []"},
@@ -293,7 +297,11 @@ def test_a_record_of_another_form_is_one_error_that_names_the_field(tmp_path, re
         ("[" * 100_000 + "]" * 100_000, "record='given.json' is no JSON: "),
         ('{"a":' * 5_000 + "1" + "}" * 5_000, "record='given.json'"),
         ("{" + '"a": 9' + "9" * 5000 + "}", "record='given.json'"),
-        ("", "record='given.json': id: expected a text on the page, and '/' after it."),
+        ("", "record='given.json' begins with ''; expected a JSON object, or a page's 'ID / '."),
+        ("// a\n{}", "record='given.json' begins with '// a\\n{}'; expected a JSON object, or a page's 'ID / '."),
+        ("null", "record='given.json' begins with 'null'; expected a JSON object, or a page's 'ID / '."),
+        ("FA-1 / a page", "record='given.json': category: expected a text on the page, and '/' after it."),
+        ("\ufeff{}", "record='given.json' begins with a byte order mark. Save it as UTF-8 without one."),
     ],
 )
 def test_what_is_no_record_is_one_error(tmp_path, text, message):
@@ -303,24 +311,44 @@ def test_what_is_no_record_is_one_error(tmp_path, text, message):
     assert one.claims[0].reason.startswith(message)
 
 
-def test_a_value_that_overflows_is_refused(tmp_path, record):
-    text = json.dumps(record).replace("[2.0, 3.0]", "[1e999, 3.0]", 1)
+@pytest.mark.parametrize("field", ["actual", "elapsed_ms"])
+def test_a_value_that_overflows_is_refused(tmp_path, record, field):
+    old, new = {"actual": ("[2.0, 3.0]", "[1e999, 3.0]"), "elapsed_ms": ('_ms": null', '_ms": 1e999')}[field]
+    text = json.dumps(record).replace(old, new, 1)
 
-    assert "form" in failing(imported(tmp_path, text))
+    assert f".{field}" in failing(imported(tmp_path, text))["form"]
+    assert "is a number beyond 1.8e308; write it as a string." in failing(imported(tmp_path, text))["form"]
 
 
 def test_a_value_nested_deeply_is_one_error(tmp_path, record):
     deep = json.dumps(record).replace("[2.0, 3.0]", "[" * 400 + "]" * 400, 1)
 
-    assert list(failing(imported(tmp_path, deep))) == ["form"]
+    assert failing(imported(tmp_path, deep)) == {
+        "form": "record='given.json': verification.broken.observations.0 is nested more than 64 deep."
+    }
 
 
 def test_a_script_nested_deeply_is_one_error(tmp_path, record):
     source = "N = 1\nx = " + "-" * 20_000 + "1\n"
 
-    one = imported(tmp_path, with_source(copy.deepcopy(record), source))
+    found = failing(imported(tmp_path, with_source(copy.deepcopy(record), source)))
 
-    assert not one.holds
+    assert found["implementations.broken.source"] == "it is no Python: nested too deeply"
+
+
+def test_it_is_said_whether_the_bytes_of_a_record_come_back(tmp_path, record):
+    same = imported(tmp_path, write_record(parse_record(json.dumps(record), "ours")))
+    other = imported(tmp_path, json.dumps(record, indent=1))
+
+    assert same.claims[0].reason.endswith("; its bytes are those that export gives back")
+    assert other.claims[0].reason.endswith("; export gives its values back, not its layout")
+    assert same.holds and other.holds
+
+
+def test_a_large_claim_is_shown_by_its_ends(tmp_path, record):
+    document = {**copy.deepcopy(record), "title": "x" * 60_000}
+
+    assert len(failing(imported(tmp_path, document))["variant"]) < 500
 
 
 def test_100_mb_are_refused_unread(tmp_path):

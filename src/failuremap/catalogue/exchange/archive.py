@@ -81,7 +81,7 @@ def _problem_of_name(name: str) -> str:
         return "has an absolute path"
     if ".." in re.split(r"[/\\]", name):
         return "climbs out of its folder"
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         return "is no file of one folder, named by letters, digits and _.-"
     return ""
 
@@ -105,8 +105,7 @@ def check_sums(files: Mapping[str, bytes], record: str) -> None:
     """
     if SUMS not in files:
         raise RecordError(f"record={record!r}: {SUMS} is missing.")
-    lines = [line for line in files[SUMS].decode("utf-8", "replace").splitlines() if not line.startswith("#")]
-    said = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    said = _read_sums(files[SUMS].decode("utf-8", "replace"), record)
     for name in sorted({*said, *files} - {SUMS}):
         if name not in files:
             raise RecordError(f"record={record!r}: member={name!r} is listed in {SUMS}, but missing.")
@@ -117,3 +116,19 @@ def check_sums(files: Mapping[str, bytes], record: str) -> None:
             raise RecordError(
                 f"record={record!r}: member={name!r} has sha256={actual}, but {SUMS} says {said[name]!r}."
             )
+
+
+def _read_sums(text: str, record: str) -> dict[str, str]:
+    """Reads the lines as `sha256sum --check` does: name -> digest."""
+    said: dict[str, str] = {}
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        row = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        if row and row[2] in said:
+            raise RecordError(f"record={record!r}: member={row[2]!r} is listed twice in {SUMS}.")
+        if row:
+            said[row[2]] = row[1]
+        elif not line.startswith("#"):
+            raise RecordError(
+                f"record={record!r}: {SUMS}: line {number} is {line[:80]!r}; expected a SHA-256, two spaces and a name."
+            )
+    return said

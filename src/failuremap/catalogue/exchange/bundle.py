@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
 from failuremap.catalogue.exchange.archive import MAX_MEMBER_BYTES, SUMS, check_sums, pack, sums_text, unpack
 from failuremap.catalogue.exchange.intake import read_bytes
-from failuremap.catalogue.exchange.tiers import Tier, canary_line
+from failuremap.catalogue.exchange.tiers import TIERS, Tier, canary_line
+from failuremap.catalogue.mechanism import STAGES
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.records.read import case_from_json
 from failuremap.errors import RecordError
 
 MAX_BUNDLE_BYTES = 4 * MAX_MEMBER_BYTES
 _ZIP = b"PK"
+_NAMES = {"README.md", "LICENSE", "case.json", "contract.md", "live.py", SUMS, *(f"{stage}.py" for stage in STAGES)}
 
 _README = """# {id}: {title}
 
@@ -114,9 +117,31 @@ def read_bundle(content: bytes, record: str) -> Case:
     check_sums(files, record)
     if "case.json" not in files:
         raise RecordError(f"record={record!r}: member='case.json' is missing.")
+    strange = sorted(set(files) - _NAMES)
+    if strange:
+        raise RecordError(f"record={record!r}: member={strange[0]!r} is none that a bundle has: {_listed(_NAMES)}.")
     case = case_from_json(files["case.json"].decode("utf-8", "replace"), f"{record}: case.json")
     for stage, script in case.implementations:
         member = files.get(f"{stage}.py")
         if (script.source.encode() if script else None) != member:
             raise RecordError(f"record={record!r}: member='{stage}.py' is not the script of the record.")
     return case
+
+
+def unlike_ours(content: bytes, case: Case) -> str:
+    """Names what no record says and this version would write otherwise in the bundle of a case; "" where nothing.
+
+    Args:
+        content: The bundle, as `read_bundle` has read it.
+        case: The case that was in it.
+    """
+    ours = [bundle(case, tier) for tier in TIERS]
+    if content in ours:
+        return ""
+    files, candidates = unpack(content, case.id), [unpack(one, case.id) for one in ours]
+    texts = sorted(set(files) - {SUMS})
+    return _listed(name for name in texts if all(files[name] != other.get(name) for other in candidates)) or "the zip"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -38,7 +38,8 @@ def _record_claims(statement: Statement) -> Iterator[Claim]:
     )
     leaked = f"{', '.join(statement.leaked)}: said to be withheld, but it is here" if statement.leaked else ""
     yield claim_of("member_only", leaked, "nothing is here that is said to be withheld")
-    yield claim_of("visibility", _visibility_problem(statement), f"it agrees with split={statement.split!r}")
+    if statement.is_public is not None:
+        yield claim_of("visibility", _visibility_problem(statement), f"it agrees with split={statement.split!r}")
     for claim, (second, first) in statement.others.items():
         yield claim_of(
             claim, "" if second == first else f"{second!r}, but elsewhere {first!r}", f"{second!r}, as elsewhere"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from failuremap.catalogue.records.plain import clipped
+
 Result = Literal["holds", "fails", "cannot be checked"]
 
 
@@ -24,4 +26,4 @@ def claim_of(claim: str, problem: str, otherwise: str) -> Claim:
         >>> claim_of("checks", "", "there are 7").result
         'holds'
     """
-    return Claim(claim, "fails" if problem else "holds", problem or otherwise)
+    return Claim(claim, "fails" if problem else "holds", clipped(problem or otherwise))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from failuremap.catalogue.exchange.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle
+from failuremap.catalogue.exchange.bundle import MAX_BUNDLE_BYTES, is_bundle, read_bundle, unlike_ours
 from failuremap.catalogue.exchange.checking import check
 from failuremap.catalogue.exchange.claim import Claim
-from failuremap.catalogue.exchange.failure_map import FailureMapRecord, record_of
+from failuremap.catalogue.exchange.failure_map import FailureMapRecord, record_of, write_record
 from failuremap.catalogue.exchange.intake import MAX_BYTES, decode, read_bytes
 from failuremap.catalogue.exchange.page import PageRecord, parse_page
 from failuremap.catalogue.exchange.splits import Standing, check_splits
@@ -20,6 +21,8 @@ from failuremap.catalogue.exchange.statements import statement_of_case, statemen
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.records.read import case_from_document, read_json
 from failuremap.errors import RecordError
+
+_PAGE_START = re.compile(r"\w+-[\w-]+ / ")
 
 Form = Literal["failure-map", "page", "case"]
 
@@ -71,7 +74,8 @@ def import_file(path: Path) -> Imported:
     """Reads and checks one record; otherwise as `import_files`."""
     try:
         form, model, statement = _read(path)
-        claims = [Claim("form", "holds", f"{form}: no field is missing or unknown"), *check(statement)]
+        claims = [Claim("form", "holds", f"{form}: no field is missing or unknown{_layout(path, model)}")]
+        claims += check(statement)
     except RecordError as error:
         return Imported(path.name, path.name, None, (Claim("form", "fails", str(error)),))
     except RecursionError:
@@ -80,21 +84,41 @@ def import_file(path: Path) -> Imported:
     return Imported(path.name, statement.record, form, tuple(claims), model, statement)
 
 
+def _layout(path: Path, model: FailureMapRecord | PageRecord | Case) -> str:
+    """Says of a record that can be given back whether its bytes will be those that came."""
+    if not isinstance(model, FailureMapRecord):
+        return ""
+    same = write_record(model).encode() == read_bytes(path)
+    return "; its bytes are those that export gives back" if same else "; export gives its values back, not its layout"
+
+
 def _read(path: Path) -> tuple[Form, FailureMapRecord | PageRecord | Case, Statement]:
     """Finds out the form of a file, and reads it."""
     if is_bundle(path):
-        case = read_bundle(read_bytes(path, MAX_BUNDLE_BYTES), path.name)
-        return "case", case, statement_of_case(case)
+        content = read_bytes(path, MAX_BUNDLE_BYTES)
+        case = read_bundle(content, path.name)
+        return "case", case, _of_bundle(statement_of_case(case), unlike_ours(content, case))
     text = decode(read_bytes(path, MAX_BYTES), path.name)
-    if not text.lstrip().startswith(("{", "[")):
+    start = text.lstrip()[:40]
+    if _PAGE_START.match(start):
         page = parse_page(text, path.name)
         return "page", page, statement_of_page(page)
+    if not start.startswith(("{", "[")):
+        raise RecordError(f"record={path.name!r} begins with {start!r}; expected a JSON object, or a page's 'ID / '.")
     document = read_json(text, path.name)
     if isinstance(document, dict) and "schema_version" in document:
         case = case_from_document(document, path.name)
         return "case", case, statement_of_case(case)
     record = record_of(document, path.name)
     return "failure-map", record, statement_of_record(record)
+
+
+def _of_bundle(statement: Statement, unlike: str) -> Statement:
+    """Adds what a bundle says beside its record."""
+    if not unlike:
+        return statement
+    why = f"this version writes otherwise: {unlike}; read it before you follow it"
+    return replace(statement, uncheckable={**statement.uncheckable, "bundle": why})
 
 
 def _together(statements: list[Statement]) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from failuremap.errors import InvalidArgument, RecordError
@@ -37,8 +38,10 @@ def read_key(path: Path) -> bytes:
     Raises:
         InvalidArgument: It can't be read, or is too short to hide anything.
     """
+    if path.exists() and not path.is_file():  # to read a device may never end
+        raise InvalidArgument(f"--key {str(path)!r} is no regular file; expected one of random bytes.")
     try:
-        key = path.read_bytes() if path.is_file() else b""
+        key = path.read_bytes()
     except OSError as error:
         raise InvalidArgument(f"--key {str(path)!r} can't be read: {error.strerror}.") from error
     if not MIN_KEY_BYTES <= len(key) <= MAX_BYTES:
@@ -53,8 +56,10 @@ def decode(content: bytes, record: str) -> str:
     """Returns the text of UTF-8 bytes.
 
     Raises:
-        RecordError: They are none; the message names the first wrong byte.
+        RecordError: They are none, and the message names the first wrong byte; or a byte order mark precedes them.
     """
+    if content.startswith(codecs.BOM_UTF8):
+        raise RecordError(f"record={record!r} begins with a byte order mark. Save it as UTF-8 without one.")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

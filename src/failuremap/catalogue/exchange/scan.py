@@ -39,7 +39,7 @@ def refusal(source: str) -> str:
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"it is no Python: {error}"
+        return f"it is no Python: {str(error) or 'nested too deeply'}"
     problems = ((getattr(node, "lineno", 0), problem) for node in nodes for problem in _problems(node))
     line, problem = min(problems, default=(0, ""))
     return f"line {line}: {problem}" if problem else ""

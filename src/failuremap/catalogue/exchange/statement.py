@@ -52,7 +52,7 @@ class Statement:
         checks: The number of checks in each stage.
         stages: The stages that it shows.
         withheld: Names of the stages that it says are withheld.
-        is_public: It says that it may be read by anyone.
+        is_public: It says that it may be read by anyone; None where its form says that by the split alone.
         split: Its split.
         family: Its family; "" where its form doesn't say it.
         group: Its evaluation group; "" where its form doesn't say it.
@@ -68,7 +68,7 @@ class Statement:
     checks: int
     stages: tuple[StageStatement, ...]
     withheld: tuple[str, ...]
-    is_public: bool
+    is_public: bool | None
     split: str
     family: str = ""
     group: str = ""

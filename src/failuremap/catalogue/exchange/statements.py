@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from failuremap.catalogue.exchange.failure_map import FailureMapRecord, MemberOnly
@@ -30,6 +31,8 @@ def statement_of_record(record: FailureMapRecord) -> Statement:
     }
     others: dict[str, tuple[Any, Any]] = {"provenance.family": (record.provenance.family, record.family)}
     if held:
+        parts = _parts_of(held.stages)
+        others["member_only.fields"] = [path for path in parts if path in held.fields], parts
         uncheckable = {"verified": _WITHHELD, "verification.fixed": _WITHHELD} | uncheckable
     else:
         others["verified"] = (record.verified, True)
@@ -61,11 +64,12 @@ def statement_of_case(case: Case) -> Statement:
         checks=case.checks,
         stages=_stages(case.implementations, case.verification),
         withheld=held,
-        is_public=bool(held),
-        split="open-access" if held else case.split,
+        is_public=None,
+        split=case.split,
         family=case.family,
         group=case.evaluation_group,
         signature=case.contract.signature,
+        others={"split": (case.split, "held-back" if case.visibility == "sealed" else "open-access")},
         uncheckable={"verification.fixed": _WITHHELD} if held else {},
     )
 
@@ -94,9 +98,11 @@ def statement_of_page(page: PageRecord) -> Statement:
 def _withheld_paths(held: MemberOnly | None) -> list[str]:
     if held is None:
         return []
-    return list(held.fields) + [
-        f"{part}.{stage}" for part in ("implementations", "verification") for stage in held.stages
-    ]
+    return list(held.fields) + [path for path in _parts_of(held.stages) if path not in held.fields]
+
+
+def _parts_of(stages: Iterable[str]) -> list[str]:
+    return [f"{part}.{stage}" for stage in stages for part in ("implementations", "verification")]
 
 
 def _page_stage(name: str, stage: PageStage) -> StageStatement:
