@@ -160,3 +160,8 @@ def test_an_accumulator_is_not_merged_with_itself() -> None:
 
     with pytest.raises(InvalidArgument, match=r"^other is this accumulator itself; merge that of another worker\.$"):
         total.merge(total)
+
+
+def test_only_an_accumulator_is_merged() -> None:
+    with pytest.raises(InvalidArgument, match=r"^other is of type int; expected another worker's Accumulator\.$"):
+        Accumulator("sum").merge(3)  # type: ignore[arg-type]

@@ -162,6 +162,10 @@ class TestNumbers:
         assert aggregate([[np.float32(1.5)], [np.int64(2)]], np.array([1, 1])) == [1.75]
         assert aggregate([[np.int64(1)], [np.int64(2)]], rule="sum") == [3]
 
+    def test_numpy_integers_in_a_list_do_not_wrap(self):
+        assert aggregate([[np.int64(2**62)], [np.int64(2**62)]], rule="sum") == [2**63]
+        assert aggregate([[np.uint8(200)], [np.uint8(100)]], [300, 300]) == [150.0]
+
     def test_a_whole_float_is_a_count(self):
         assert aggregate([[1], [3]], [1.0, 3.0]) == [2.5]
 
@@ -321,6 +325,13 @@ class TestRefusals:
                 r"^contributions\[0\] has dtype complex128; expected float16, bfloat16, float32, float64 or integers\.",
             ),
             (np.ones((2, 3), bool), None, "sum", r"^contributions\[0\] has dtype bool; expected float16, "),
+            (
+                np.ones((2, 3), "m8[s]"),
+                None,
+                "sum",
+                r"^contributions\[0\] has dtype timedelta64\[s\]; expected float16, ",
+            ),
+            ([[1]], None, np.array(["sum", "mean"]), r"^rule=array\(.* is not known; expected one of: weighted_mean, "),
             (
                 [np.ones(1), [1.0]],
                 None,

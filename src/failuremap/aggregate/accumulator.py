@@ -65,8 +65,11 @@ class Accumulator:
         """Adds another accumulator's sum to this one; the other is left as it is.
 
         Raises:
-            InvalidArgument: The other has another rule, other keys, another shape or dtype; or it is this one.
+            InvalidArgument: The other is no accumulator, or has another rule, other keys, another shape or dtype; or it
+                is this one.
         """
+        if not isinstance(other, Accumulator):
+            raise InvalidArgument(f"other is of type {type(other).__name__}; expected another worker's Accumulator.")
         if other is self:
             raise InvalidArgument("other is this accumulator itself; merge that of another worker.")
         if other.rule != self.rule:

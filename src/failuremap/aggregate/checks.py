@@ -14,7 +14,7 @@ RULES = ("weighted_mean", "sum", "mean")
 
 def checked_rule(rule: object) -> None:
     """Refuses a rule that aggregation doesn't know."""
-    if rule not in RULES:
+    if not isinstance(rule, str) or rule not in RULES:
         raise InvalidArgument(f"rule={rule!r} is not known; expected one of: {', '.join(RULES)}.")
 
 

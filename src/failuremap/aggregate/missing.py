@@ -19,7 +19,7 @@ def check_policies(rule: str, missing: str, nonfinite: str) -> None:
         ("missing", missing, MISSING, "renormalize"),
         ("nonfinite", nonfinite, NONFINITE, "exclude"),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise InvalidArgument(f"{name}={value!r} is not known; expected one of: {', '.join(known)}.")
         if rule == "sum" and value == leaves_out:
             raise InvalidArgument(

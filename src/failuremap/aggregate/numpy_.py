@@ -18,7 +18,7 @@ def check(leaf: Array, place: str) -> None:
     """Refuses arrays of no real numbers, and masked ones."""
     if isinstance(leaf, np.ma.MaskedArray):
         raise InvalidArgument(f"{place} is a masked array; say what the masked values are, such as with .filled(0).")
-    if leaf.dtype.name not in FORMATS and not np.issubdtype(leaf.dtype, np.integer):
+    if leaf.dtype.name not in FORMATS and leaf.dtype.kind not in "iu":
         raise InvalidArgument(
             f"{place} has dtype {leaf.dtype}; expected {', '.join(FORMATS)} or integers. "
             "Convert it first, such as with .astype('float32')."

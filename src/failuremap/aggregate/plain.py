@@ -53,7 +53,9 @@ def _combined(column: tuple[Number, ...], weights: tuple[Fraction, ...], *, divi
 
 
 def _exact(value: Number) -> Fraction:
-    return Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
+    if isinstance(value, Rational):  # as ints: a NumPy integer's own arithmetic wraps
+        return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(float(value))
 
 
 def _rounded(exact: Fraction) -> float:

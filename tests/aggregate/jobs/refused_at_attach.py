@@ -43,6 +43,12 @@ def one_rank_refuses():
 
 
 @case
+def long_unreadable_value():
+    said = refusal(lambda: attach(ddp(), first({1: "\N{SNOWMAN}" * 900, "else": "mean"})))
+    yield f"{said[:58]} ... {len(said)}"
+
+
+@case
 def loss_kind_missing():
     yield refusal(lambda: attach(ddp()))
 

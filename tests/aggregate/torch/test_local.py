@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aggregate.exact_data import nearest
+from failuremap import InvalidArgument
 
 pytestmark = pytest.mark.torch
 
@@ -108,9 +110,12 @@ def test_a_loss_of_low_precision_does_not_round_the_weights(torch: Any, attach: 
     assert abs(rounded - exact) > exact / 2**11  # what the weight alone would have been off by
 
 
-def test_the_mean_of_large_float16_counts_does_not_overflow(torch: Any, attach: Any) -> None:
+@pytest.mark.parametrize("empty_count", [0, 2])
+def test_the_mean_of_large_float16_counts_does_not_overflow(torch: Any, attach: Any, empty_count: int) -> None:
     model = linear(torch, "float16")
     handle = attach(model, loss="mean")
+    for _ in range(empty_count):
+        handle.backward(model(torch.ones(1, 1, dtype=torch.float16)).mean(), count=0)
 
     handle.backward(model(torch.full((1, 1), 100.0, dtype=torch.float16)).mean(), count=4000)
 
@@ -173,6 +178,38 @@ def test_infinity_excludes_or_raises_where_that_is_asked_for(torch: Any, attach:
     model = linear(torch)
     assert train(torch, model, attach(model, loss="mean"), [[torch.inf], [1.0]])
     assert model.weight.grad.item() == torch.inf
+
+
+def test_what_is_no_model_no_loss_or_no_rule_is_refused(torch: Any, attach: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^model is of type NoneType; expected a torch\.nn\.Module\.$"):
+        attach(None, loss="mean")
+    for name in ("rule", "loss", "nonfinite"):
+        with pytest.raises(InvalidArgument, match=f"^{name}=array"):
+            attach(linear(torch), **{"loss": "mean", name: np.array(["mean", "sum"])})
+    handle = attach(linear(torch), loss="mean")
+    with pytest.raises(InvalidArgument, match=r"^loss is of type float on rank 0; expected a tensor of one number\.$"):
+        handle.backward(3.0, count=1)
+
+
+def test_counts_are_at_most_what_float64_holds(torch: Any, attach: Any) -> None:
+    model = linear(torch)
+    handle = attach(model, loss="mean")
+
+    with pytest.raises(InvalidArgument, match=r"^count=9007199254740993 on rank 0 is above 2\*\*53; expected "):
+        handle.backward(model(torch.ones(1, 1)).mean(), count=2**53 + 1)
+    handle.backward(model(torch.ones(1, 1)).mean(), count=2**53)
+
+    assert handle.step() and model.weight.grad.item() == 1.0
+
+
+def test_a_parameter_given_twice_is_clipped_once(torch: Any) -> None:
+    from failuremap import clip_grad_norm_
+
+    weight = torch.nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+
+    assert clip_grad_norm_([weight, weight], 1.0).item() == 5.0
+    assert weight.grad.norm().item() == pytest.approx(1.0, rel=1e-5)
 
 
 def test_without_torch_the_error_is_the_line_that_installs_it() -> None:

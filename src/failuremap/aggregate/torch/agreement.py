@@ -10,7 +10,8 @@ import torch
 from failuremap.aggregate.torch.ranks import Ranks
 from failuremap.errors import InvalidArgument
 
-_BYTES = 2048
+_BYTES = 4096
+_LONGEST = 512  # bytes of a value; JSON escapes may double them
 
 
 def agree(ranks: Ranks, settings: Mapping[str, str], refusal: str) -> None:
@@ -42,9 +43,14 @@ def agree(ranks: Ranks, settings: Mapping[str, str], refusal: str) -> None:
 
 
 def _written(ranks: Ranks, settings: Mapping[str, str], refusal: str) -> torch.Tensor:
-    text = json.dumps({**settings, "rank": ranks.own, "refusal": refusal[: _BYTES // 4]}).encode()
+    said = {**settings, "rank": ranks.own, "refusal": _cut(refusal)}
+    text = json.dumps(said, ensure_ascii=False).encode()
     assert len(text) <= _BYTES, "what the ranks compare is short"
     return torch.frombuffer(bytearray(text.ljust(_BYTES)), dtype=torch.uint8)
+
+
+def _cut(text: str) -> str:
+    return text.encode(errors="replace")[:_LONGEST].decode(errors="ignore")
 
 
 def _read(row: torch.Tensor) -> dict[str, str]:

@@ -59,6 +59,8 @@ def attach(
         >>> model.weight.grad.item()
         3.0
     """
+    if not isinstance(model, nn.Module):
+        raise InvalidArgument(f"model is of type {type(model).__name__}; expected a torch.nn.Module.")
     settings = Settings(rule, loss, exact, nonfinite)
     backend = _backend_of(model, settings)
     refusal = _refusal(model, backend)

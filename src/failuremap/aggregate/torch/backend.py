@@ -52,7 +52,7 @@ class Backend(ABC):
         """Puts the rule in the place of the wrapper's own reduction."""
 
     def exponent(self, count: int) -> int:
-        """Returns the new window's exponent, from the count of its first micro-batch."""
+        """Returns the new window's exponent, from the count of its first micro-batch that has one."""
         return count.bit_length()
 
     def leaves(self) -> Iterable[Tensor]:

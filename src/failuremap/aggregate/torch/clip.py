@@ -48,7 +48,8 @@ def clip_grad_norm_(
     """
     _check("max_norm", max_norm)
     _check("norm_type", norm_type)
-    used = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    # A tied parameter may come once for each module that has it.
+    used = [parameters] if isinstance(parameters, Tensor) else list(dict.fromkeys(parameters))
     refuse_open_window(used, "clip_grad_norm_")
     with torch.no_grad():
         norm = _total_norm(used, float(norm_type))

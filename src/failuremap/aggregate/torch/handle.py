@@ -55,11 +55,15 @@ class Handle:
             StepVoid: The gradients are not those that the handle left: `zero_grad()` was forgotten, or `step()`.
         """
         units = self._settings.checked_count(count, self._backend.ranks.own)
-        if loss.numel() != 1:
-            raise InvalidArgument(
-                f"loss has shape {tuple(loss.shape)} on rank {self._backend.ranks.own}; expected one number."
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            found = (
+                f"has shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is of type {type(loss).__name__}"
             )
-        window = self._continued() if self._backend.window else self._opened(units)
+            raise InvalidArgument(f"loss {found} on rank {self._backend.ranks.own}; expected a tensor of one number.")
+        window = self._continued() if self._backend.window else self._opened()
+        # While nothing is held but zeros.
+        if not (window.count or window.messages or self._settings.exact) and self._settings.weighs:
+            window.exponent = self._backend.exponent(units)
         self._backend.before()
         window.add(units)
         try:
@@ -136,7 +140,7 @@ class Handle:
         with scaled_leaves(self._backend.leaves(), factor if units else 0.0) if on_leaves else nullcontext():
             loss.backward(seed, retain_graph=retain_graph)
 
-    def _opened(self, units: int) -> Window:
+    def _opened(self) -> Window:
         self._backend.look_again()
         names = self._backend.names
         left = next((p for p in names if p.grad is not None and bool(values_of(local(p.grad)).any())), None)
@@ -146,10 +150,7 @@ class Handle:
                 "window's first backward; call optimizer.zero_grad() after each step, and handle.backward in the place "
                 "of every loss.backward()."
             )
-        exponent = self._backend.exponent(units) if self._settings.weighs and not self._settings.exact else 0
-        window = self._backend.open_window()
-        window.exponent = exponent
-        return window
+        return self._backend.open_window()
 
     def _continued(self) -> Window:
         window = self._backend.open_window()

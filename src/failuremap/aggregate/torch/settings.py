@@ -11,6 +11,7 @@ from failuremap.errors import InvalidArgument
 
 _LOSSES = ("mean", "sum")
 _NONFINITE = ("propagate", "raise", "exclude")
+_LARGEST = 2**53  # counts travel as float64
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Settings:
             InvalidArgument: An unknown rule, loss kind or treatment of infinity and NaN; a loss kind without use.
         """
         checked_rule(self.rule)
-        if self.rule == "weighted_mean" and self.loss not in _LOSSES:
+        if self.rule == "weighted_mean" and not (isinstance(self.loss, str) and self.loss in _LOSSES):
             raise InvalidArgument(
                 f"loss={self.loss!r}; say loss='mean' where the loss given to handle.backward is the mean over its "
                 "units, loss='sum' where it is their sum."
@@ -48,7 +49,7 @@ class Settings:
             )
         if not isinstance(self.exact, bool):
             raise InvalidArgument(f"exact={self.exact!r}; expected True or False.")
-        if self.nonfinite not in _NONFINITE:
+        if not isinstance(self.nonfinite, str) or self.nonfinite not in _NONFINITE:
             raise InvalidArgument(f"nonfinite={self.nonfinite!r}; expected one of: {', '.join(_NONFINITE)}.")
 
     @property
@@ -78,7 +79,7 @@ class Settings:
         if hasattr(count, "item"):
             with contextlib.suppress(RuntimeError, ValueError):  # more than one number is none
                 value = count.item()
-        fault = "missing" if value is None else fault_of(value)
+        fault = "missing" if value is None else fault_of(value) or ("above 2**53" if value > _LARGEST else "")
         if fault:
             raise InvalidArgument(
                 f"count={value!r} on rank {rank} is {fault}; expected the number of units that the loss is the "
