@@ -23,6 +23,7 @@ from failuremap.catalogue.exchange.export import FORMATS, export, export_files, 
 from failuremap.catalogue.exchange.failure_map import parse_record
 from failuremap.catalogue.exchange.importing import import_file
 from failuremap.catalogue.exchange.intake import read_key
+from failuremap.catalogue.exchange.splits import split_of
 from failuremap.catalogue.exchange.storing import store
 from failuremap.catalogue.exchange.tiers import TIERS, canary_line
 from failuremap.catalogue.records import case_from_json
@@ -290,6 +291,23 @@ def test_every_format_is_written_unless_others_are_asked_for():
 
     assert tops >= {"cases.jsonl", "cases.parquet", "croissant.json", "README.md", "failure-map", "bundles"}
     assert len(FORMATS) == 6
+
+
+def test_an_open_family_whose_text_names_one_that_is_held_back_is_released_without_the_name(monkeypatch):
+    held_back = next(slug for slug, entry in mechanisms().items() if split_of(entry.group) == "held-back")
+    entry = replace(mechanism("partials-averaged"), limitations=f"One is zero-total; one is {held_back}.")
+    monkeypatch.setitem(mechanisms(), "partials-averaged", entry)
+
+    (case,) = released_cases([f"FM-{entry.number:03d}-1"])
+
+    assert case.limitations == "One is zero-total; one is another mechanism."
+
+
+def test_a_family_that_is_held_back_may_name_another(monkeypatch):
+    slug, other = [slug for slug, entry in mechanisms().items() if split_of(entry.group) == "held-back"][:2]
+    monkeypatch.setitem(mechanisms(), slug, replace(mechanism(slug), limitations=f"It is {other}."))
+
+    assert released_cases([slug])[0].limitations == f"It is {other}."
 
 
 def test_a_related_name_that_is_none_is_named(monkeypatch):

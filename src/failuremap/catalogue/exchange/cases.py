@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from failuremap.catalogue.exchange.splits import check_splits, split_of, standing_of
 from failuremap.catalogue.exchange.tiers import edition_of
@@ -15,11 +17,13 @@ from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.shelf import case_of, mechanism, mechanisms
 from failuremap.errors import InvalidArgument, RecordError
 
+_OTHER = "another mechanism"
+
 
 def released_cases(names: Collection[str] = (), key: bytes = PUBLISHED_KEY) -> list[Case]:
     """Makes the member forms of cases, in the order of their slugs and variants.
 
-    A family that is not held back names none that is as related: not even the slug of one is told.
+    A family that is not held back names none that is, as related or in a text: not even the slug of one is told.
 
     Args:
         names: Mechanisms or cases, by slug, id or alias; all that have code where none is given.
@@ -43,8 +47,18 @@ def _cases_named(name: str) -> list[tuple[str, int]]:
 
 
 def _case(entry: Mechanism, variant: int, key: bytes) -> Case:
-    told = replace(entry, related=tuple(slug for slug in entry.related if _may_name(entry, slug)))
+    told = replace(entry, related=tuple(slug for slug in entry.related if _may_name(entry, slug)), **_texts(entry))
     return build_case(told, variant, read_recordings(entry.slug), edition_of(entry.group, key))
+
+
+def _texts(entry: Mechanism) -> dict[str, Any]:
+    """Returns the texts of an entry in which the slug of a family stands that it may not name, without that slug."""
+    unnamed = [slug for slug in mechanisms() if not _may_name(entry, slug)]
+    if not unnamed:
+        return {}
+    slugs = re.compile(rf"(?<![\w-])({'|'.join(unnamed)})(?![\w-])")
+    texts = {one.name: getattr(entry, one.name) for one in fields(entry)}
+    return {name: slugs.sub(_OTHER, text) for name, text in texts.items() if isinstance(text, str)}
 
 
 def _may_name(entry: Mechanism, slug: str) -> bool:
