@@ -115,6 +115,8 @@ def test_what_an_entry_lacks_is_left_out(run, bare):
         (["FM-001-3", "--stage", "fixed"], "fixed", 3),
         (["FA-99241", "--stage", "attempt"], "attempt", 1),
         (["FM-001", "--stage", "broken", "-N", "2"], "broken", 2),
+        (["FA-99241", "--stage", "broken", "-N", "3"], "broken", 3),
+        (["fa-99241", "--stage", "broken", "-N", "3"], "broken", 3),
         (["FM-001-2", "--stage", "broken", "-N", "2"], "broken", 2),
     ],
 )

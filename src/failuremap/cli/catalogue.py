@@ -74,13 +74,13 @@ def show_command(name: str, stage: Stage | None, as_live: bool, as_json: bool, n
 
 
 def chosen_case(name: str, n: int | None) -> tuple[Mechanism, int]:
-    """Return the mechanism and the variant that a name and -N say.
+    """Return the mechanism and the variant that a name and -N say; an alias is that of all variants where -N is given.
 
     Raises:
         InvalidArgument: They contradict each other, or the name is unknown.
     """
     entry, variant = case_of(name)
-    if variant and n and variant != n:
+    if variant and n and variant != n and name.upper() != entry.alias:
         raise InvalidArgument(f"-N {n} with {name!r}, which is the case of N={variant}; give one of them.")
     return entry, variant or n or 1
 
