@@ -82,7 +82,7 @@ def chosen_case(name: str, n: int | None) -> tuple[Mechanism, int]:
     entry, variant = case_of(name)
     if variant and n and variant != n and name.upper() != entry.alias:
         raise InvalidArgument(f"-N {n} with {name!r}, which is the case of N={variant}; give one of them.")
-    return entry, variant or n or 1
+    return entry, n or variant or 1
 
 
 def with_scripts() -> str:
