@@ -214,6 +214,16 @@ def test_an_attestation_names_the_record_that_was_run(run, tmp_path):
     assert set(json.loads(line)["predicate"]["stages"]) == {"broken", "attempt", "fixed"}
 
 
+def test_an_attestation_on_stdout_is_there_alone(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    _, out, err = run("verify", "FM-001-2", "--attest", "-")
+
+    assert [json.loads(line)["subject"][0]["name"] for line in out.splitlines()] == ["FM-001-2"]
+    assert err.splitlines()[-1] == "3 scripts of 1 mechanism run, all as they should be"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_did_not_hold_is_not_attested(run, verified, tmp_path):
     verified(HELD, FAILED)
 

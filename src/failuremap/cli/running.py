@@ -58,7 +58,9 @@ def run_script_command(name: str, stage: Stage, n: int | None, as_json: bool) ->
 @click.command("verify")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--record", "as_record", is_flag=True, help="Record what the scripts give now, where all of it holds.")
-@click.option("--attest", "attest_path", metavar="FILE", help="Write who ran what, when and where, as JSON lines.")
+@click.option(
+    "--attest", "attest_path", metavar="FILE", help="Write who ran what, when and where, as JSON lines; - is stdout."
+)
 def verify_command(names: tuple[str, ...], as_record: bool, attest_path: str | None) -> int:
     """Run the scripts of named faults: broken and attempt must fail their checks, fixed must pass them.
 
@@ -75,24 +77,27 @@ def verify_command(names: tuple[str, ...], as_record: bool, attest_path: str | N
     script_count = len(list(jobs_of(names or None)))
     if not script_count:
         raise InvalidArgument(f"names={list(names)}: no scripts to run. {with_scripts()}")
-    if attest_path:
+    alone = attest_path == "-"  # the JSON lines are all that stdout gets, as in an audit
+    if attest_path and not alone:
         check_writable(attest_path)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    with _progress(script_count) as on_result:
+    with _progress(script_count, err=alone) as on_result:
         results = verify(names or None, on_result, against_records=not as_record)
     if as_record:
-        click.echo(f"recorded: {', '.join(record(results)) or 'nothing'}")
-    if attest_path:
+        click.echo(f"recorded: {', '.join(record(results)) or 'nothing'}", err=alone)
+    if alone:
+        click.echo(_attested(results, started), nl=False)
+    elif attest_path:
         write(attest_path, _attested(results, started))
-    click.echo(_summary(names or tuple(mechanisms()), results))
+    click.echo(_summary(names or tuple(mechanisms()), results), err=alone)
     return int(not all(result.holds for result in results))
 
 
 @contextlib.contextmanager
-def _progress(script_count: int) -> Iterator[OnResult]:
+def _progress(script_count: int, *, err: bool) -> Iterator[OnResult]:
     """Show a bar on a terminal, with a line for what fails; else a line for each script."""
-    if not sys.stdout.isatty():
-        yield lambda result: click.echo(_line(result))
+    if err or not sys.stdout.isatty():
+        yield lambda result: click.echo(_line(result), err=err)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
