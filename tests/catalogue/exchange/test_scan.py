@@ -26,6 +26,7 @@ def test_our_own_scripts_may_be_run(entry):
         "if __name__ == '__main__':\n    print(1)\n",
         "class A:\n    def __init__(self): self.value = 1\nA().value\n",
         "while True:\n    pass\n",
+        "match [1]:\n    case [int(), *rest]: pass\n    case A(value=1): pass\n",
     ],
 )
 def test_what_computes_is_let_through(source):
@@ -55,6 +56,11 @@ def test_what_computes_is_let_through(source):
         ("(x for x in ()).gi_frame", "line 1: the attribute 'gi_frame'"),
         ("def f(e): e.tb_frame", "line 1: the attribute 'tb_frame'"),
         ("match 1:\n    case object(gi_frame=f): pass", "line 2: the attribute 'gi_frame'"),
+        ("match 1:\n    case A(b): pass", "line 2: a class pattern with parts that have no name"),
+        ("import functools\nfunctools.wraps(f, ('a',))", "line 2: the attribute 'wraps'"),
+        ("import functools\nfunctools.update_wrapper(f, g)", "line 2: the attribute 'update_wrapper'"),
+        ("from functools import singledispatch", "line 1: import of 'singledispatch' from 'functools'"),
+        ("from functools import *\n@singledispatch\ndef f(x): pass", "line 2: the name 'singledispatch'"),
         ("def f(", "it is no Python: "),
         ("x = '\0'", "it is no Python: "),
         ("x = " + "(" * 3000 + ")" * 3000, "it is no Python: "),

@@ -20,7 +20,7 @@ PURE_MODULES = (
 # Names that open files, run text as code, or reach an attribute by a string.
 _REFUSED_NAMES = frozenset(
     "__import__ attrgetter breakpoint compile delattr eval exec exit getattr globals help input locals memoryview "
-    "methodcaller open quit setattr vars".split()
+    "methodcaller open quit setattr singledispatch singledispatchmethod update_wrapper vars wraps".split()
 )
 _ALLOWED_NAMES = frozenset({"__name__"})
 # `json.codecs` is a module that opens files.
@@ -55,6 +55,8 @@ def _problems(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute) and _leads_out(node.attr):
         yield f"the attribute {node.attr!r}, which leads out of the script"
     elif isinstance(node, ast.MatchClass):
+        if node.patterns:  # read the attributes that the class names by strings
+            yield "a class pattern with parts that have no name, which leads out of the script"
         yield from (
             f"the attribute {name!r}, which leads out of the script" for name in filter(_leads_out, node.kwd_attrs)
         )
