@@ -342,6 +342,11 @@ UNUSUAL = [
     wrong("ddp-inverted-weights", "ddp_touched.py", "--fault inverted", 2, ""),
     wrong("ddp-backward-again", "ddp_touched.py", "--fault backward-again", 2, ""),
     wrong("ddp-loss-of-one-rank-doubled", "ddp_touched.py", "--fault own-factor", 2, ""),
+    Case("pipeline-by-hand", "hand_parallel.py", "pipeline", 2, UNSEEN, unit="example", tolerance=None),
+    Case("experts-by-hand", "hand_parallel.py", "experts", 2, UNTOLD, unit="example", tolerance=None),
+    wrong("experts-undivided", "hand_parallel.py", "experts --undivided", 2,
+          "expert-divisor-misses-ep partials-not-reduced", unit="example", tolerance=None),
+    Case("weights-averaged", "hand_parallel.py", "average", 2, UNTOLD, unit="example", tolerance=None),
 ]
 
 SHARDED = [

@@ -20,6 +20,21 @@ ONE_MODEL = (
     "seem to hold parts of one model, whose gradients nothing needs to add up; with DTensors it can be told"
 )
 
+STAGES = (
+    "ranks send tensors on before their backward passes end, and not all of them have a loss: they seem to be stages "
+    "of one model (a pipeline), whose gradients nothing needs to add up, but for copies of one weight "
+    "(tied-copies-not-summed); pipelines are not judged"
+)
+
+
+def experts(names: Sequence[str]) -> str:
+    """Parameters that each rank steps on alone, among ranks that exchange units."""
+    return (
+        f"each rank steps on its own gradient of {words.listed(names)}, and units go to other ranks and back "
+        "(all_to_all): experts that each rank holds for itself look so when they are right, and copies of one weight "
+        "when they are not added up (partials-not-reduced)"
+    )
+
 
 def own_backward(functions: Mapping[str, str]) -> str:
     """Activations go through autograd functions of the script's own."""

@@ -39,7 +39,7 @@ _TORCH_CROSSINGS = frozenset(
 def tell_calls(judged: Judged, fitted: Fitted) -> None:
     """Adds to the faults of a step why contributions are missing, and to its notes what was not weighed."""
     step = fitted.step
-    judged.one_model = one_model(step)
+    judged.one_model, judged.averages_weights = one_model(step), averages_weights(step)
     held = step.present_RP.sum(axis=0)
     judged.held_by_some = {
         p.name for p, count in zip(step.parameters, held, strict=True) if 0 < count < len(step.ranks)
@@ -53,17 +53,29 @@ def tell_calls(judged: Judged, fitted: Fitted) -> None:
 def crossings(step: Step) -> set[Sign]:
     """Whether activations, or their gradients, cross the ranks, as far as the script calls for it itself."""
     return (
-        {Sign.ACTIVATIONS_CROSS} if any(_crosses(call) for part in step.parts for call in part.beside.calls) else set()
+        {Sign.ACTIVATIONS_CROSS} if any(crosses(call) for part in step.parts for call in part.beside.calls) else set()
     )
 
 
 def one_model(step: Step) -> bool:
     """Whether activations cross ranks that go through the same batches: these seem to run one model together."""
-    groups = {call.ranks for part in step.parts for call in part.beside.calls if _crosses(call)}
+    groups = {call.ranks for part in step.parts for call in part.beside.calls if crosses(call)}
     return any(
         all(len({prints.get(rank) for rank in group}) == 1 and prints.get(group[0]) for prints in _targets(step))
         for group in groups
     )
+
+
+def averages_weights(step: Step) -> bool:
+    """Whether as much as all weights was reduced, outside autograd, before the window's backward passes."""
+    return all(
+        sum(call.elements for call in part.beside.calls if _reduces_early(call)) >= sum(p.size for p in step.parameters)
+        for part in step.parts
+    )
+
+
+def _reduces_early(call: Call) -> bool:
+    return call.when == "before" and call.function in _REDUCING and call.crosses and not call.by
 
 
 def all_batches_differ(step: Step) -> bool:
@@ -79,7 +91,8 @@ def _targets(step: Step) -> list[dict[int, frozenset[float]]]:
     return list(by_batch.values())
 
 
-def _crosses(call: Call) -> bool:
+def crosses(call: Call) -> bool:
+    """Whether activations go through a call: a function of autograd, not the framework's own, makes it."""
     return call.crosses and call.when != "after" and bool(call.by) and (call.own or call.by in _TORCH_CROSSINGS)
 
 
@@ -156,7 +169,7 @@ def _used(fitted: Fitted, parameters: Mask) -> Mask:
 
 def _notes(judged: Judged, step: Step) -> Iterator[str]:
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
-    if functions := _named((call.by, call.site) for call in calls if _crosses(call) and call.own):
+    if functions := _named((call.by, call.site) for call in calls if crosses(call) and call.own):
         yield call_words.own_backward(functions)
     classes = {loss.get("classes") for backward in step.backwards for loss in backward.losses}
     for call in {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values():

@@ -77,6 +77,12 @@ class Judged:
     """Length of the update."""
     one_model: bool = False
     """Whether the ranks seem to run parts of one model, by what its own code passes between them."""
+    stages: bool = False
+    """Whether the ranks seem to be stages of a pipeline."""
+    experts: set[str] = field(default_factory=set)
+    """Parameters that each rank steps on alone, where units go to other ranks and back."""
+    averages_weights: bool = False
+    """Whether as much as all weights was reduced before the backward passes."""
     held_by_some: set[str] = field(default_factory=set)
     """Parameters that not every rank has an update of."""
     plain_sum: bool = False

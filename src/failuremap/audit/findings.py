@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +67,24 @@ def made_equal(story: Story) -> bool:
         if apart & step.names and step.weights_equal:
             return True
         apart |= set(step.differing)
-    return False
+    return _averaged_each_time(story)
+
+
+def _averaged_each_time(story: Story) -> bool:
+    """Whether the weights are averaged after every step that the ranks take on their own gradients."""
+    alone = [
+        after
+        for before, after in pairwise(story.judged)
+        if before.names & after.names and any(fault.kind == str(Sign.OWN_RANK_ONLY) for fault in before.faults)
+    ]
+    compared = [step for step in alone if step.weights_equal is not None]
+    return bool(compared) and all(step.weights_equal and step.averages_weights for step in compared)
 
 
 def split_by_hand(story: Story) -> set[str]:
     """Parameters that are not the same on the ranks, of which each seems to hold a part of one model."""
+    if story.judged and all(step.stages for step in story.judged):
+        return set(story.names)
     if not story.judged or not all(step.one_model for step in story.judged):
         return set()
     first = story.judged[0]
@@ -174,7 +188,8 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         return None
     apart = [step for step in story.judged if step.differing]
     names = apart[0].differing if apart else sorted(_final_differences(story.ranks))
-    names = [name for name in names if name not in split_by_hand(story)]
+    held_apart = split_by_hand(story).union(*(step.experts for step in story.judged))
+    names = [name for name in names if name not in held_apart]
     at_start = bool(apart) and apart[0].number == 1
     if not names or (explained and not at_start):
         return None

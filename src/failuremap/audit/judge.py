@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from failuremap.audit import patterns, shard_words, words
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.faults import Asked, Fault, Judged, Main
+from failuremap.audit.held_apart import tell_held_apart
 from failuremap.audit.model import Cell
 from failuremap.audit.norms import judge_norms
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
@@ -125,6 +126,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     judge_norms(judged, fitted)
     judge_rates(judged, fitted.step)
     tell_calls(judged, fitted)
+    tell_held_apart(judged, fitted, main)
     judged.unjudged = _unjudged(fitted)
 
 

@@ -129,7 +129,7 @@ def _reasons(story: Story) -> list[str]:
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
     if split_by_hand(story):
-        reasons.append(call_words.ONE_MODEL)
+        reasons.append(call_words.STAGES if story.judged[0].stages else call_words.ONE_MODEL)
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
     reasons += _counted(story, (reason for step in story.judged for reason in step.unexplained))
     reasons += _skipped(story)
