@@ -53,6 +53,7 @@ OWN_EVIDENCE = {
     "first-rank-broadcast": by_rule("first_rank", TWO, Sign.FIRST_RANK_ONLY, RANKS),
     "never-synchronised": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, RANKS),
     "norm-counts-copies": found(rules_of("weighted_mean", TWO), Sign.COPIES_IN_NORM, RANKS),
+    "gathered-part-detached": found(rules_of("weighted_mean", TWO), Sign.GATHERED_WITHOUT_GRADIENT, RANKS),
     "rank-local-step-decision": found(rules_of("weighted_mean", TWO), Sign.STEPS_DIFFER, RANKS),
     "result-lost": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.RESULT_UNUSED),
     "read-before-reduced": by_rule("own_rank", TWO, Sign.OWN_RANK_ONLY, Sign.NO_DDP, Sign.REDUCTION_UNAWAITED),

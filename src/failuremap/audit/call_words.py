@@ -64,6 +64,22 @@ def gathered_classes(call: Call) -> str:
     )
 
 
+def gathered_parts_added(call: Call) -> str:
+    """Ranks add up their parts of the gradient of one loss."""
+    return (
+        f"each rank computes the loss over all rows that {call.function} at {call.site} brings, and has "
+        "the part of its gradient that its own rows bring; these parts are added up"
+    )
+
+
+def gathered_parts_averaged(call: Call, rank_count: int) -> str:
+    """Ranks average their parts of the gradient of one loss."""
+    return (
+        f"Each rank has the part of one loss's gradient that its own rows bring, and these parts are averaged: the "
+        f"update is 1/{rank_count} of their sum ({call.function} at {call.site} brings all rows, and no gradient back)."
+    )
+
+
 def own_group(names: Sequence[str], factor: float, size: int, rank_count: int) -> str:
     """Parameters are divided by the size of a group of their own."""
     return (

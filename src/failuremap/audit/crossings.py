@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from failuremap.audit import call_words, patterns
 from failuremap.audit.beside import Call
 from failuremap.audit.faults import Judged
+from failuremap.audit.gathered import gathered_calls
 from failuremap.audit.observe import Fitted
 from failuremap.audit.story import Part
 from failuremap.audit.windows import Step
@@ -171,11 +172,12 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
     if functions := _named((call.by, call.site) for call in calls if crosses(call) and call.own):
         yield call_words.own_backward(functions)
-    classes = {loss.get("classes") for backward in step.backwards for loss in backward.losses}
+    gathered = gathered_calls(step)
+    if not judged.one_loss:
+        yield from map(call_words.gathered_classes, gathered)
+    sites = {call.site for call in gathered}
     for call in {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values():
-        if call.rows and call.rows in classes:
-            yield call_words.gathered_classes(call)
-        elif call.carries_gradient:
+        if call.carries_gradient and call.site not in sites:
             yield call_words.no_gradient(call)
     if any(call.own and call.waiting and call.parameters for call in calls):
         yield call_words.UNAWAITED

@@ -77,6 +77,8 @@ class Judged:
     """Length of the update."""
     one_model: bool = False
     """Whether the ranks seem to run parts of one model, by what its own code passes between them."""
+    one_loss: bool = False
+    """Whether all ranks compute one loss over rows that were gathered without a gradient."""
     stages: bool = False
     """Whether the ranks seem to be stages of a pipeline."""
     experts: set[str] = field(default_factory=set)

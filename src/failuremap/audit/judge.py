@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from failuremap.audit import patterns, shard_words, words
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.faults import Asked, Fault, Judged, Main
+from failuremap.audit.gathered import judge_gathered
 from failuremap.audit.held_apart import tell_held_apart
 from failuremap.audit.model import Cell
 from failuremap.audit.norms import judge_norms
@@ -123,6 +124,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
+    judge_gathered(judged, fitted)
     judge_norms(judged, fitted)
     judge_rates(judged, fitted.step)
     tell_calls(judged, fitted)

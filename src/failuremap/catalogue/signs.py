@@ -26,6 +26,9 @@ class Sign(StrEnum):
     DIVIDED_BY_ELEMENTS = "divided-by-elements"  # the update of each tensor is divided by its number of elements
     EMPTY_CONTRIBUTION = "empty-contribution"  # a contribution without a unit has a share, or is not finite
     PARTIAL_ONLY = "partial-only"  # ranks of one model step on their own partial gradient of a parameter they share
+    GATHERED_WITHOUT_GRADIENT = (
+        "gathered-without-gradient"  # all compute one loss, each has the part of its own rows, and these are averaged
+    )
     SAME_CONTRIBUTIONS = "same-contributions"  # the ranks' contributions are equal
 
     # What else is in the update.

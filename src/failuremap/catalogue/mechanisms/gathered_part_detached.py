@@ -1,7 +1,8 @@
 """Gathered parts carry no gradient and the rest is averaged: 1/R where 1 is right."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=17,
@@ -63,14 +64,14 @@ MECHANISM = Mechanism(
         "With the own term zero the update is the sum of the slices, with the slices zero it is the mean of the own "
         "gradients, and it is additive in the two."
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.GATHERED_WITHOUT_GRADIENT}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a reference in one process, where nothing has to be gathered",
     audit_sees=(
-        "A right mean over the rows of the loss, which each rank computes in full, and a note where it can be this: a "
-        "gather of what carries a gradient, or of as many rows as the loss has classes, that autograd does not see."
-    ),
-    audit_blind=(
-        "The audit weighs units by the losses and gradients of the rank that computed them, and misses the part of a "
-        "gradient that never came; whether the loss reads what was gathered, or means it to be constant, it can't see."
+        "Where all ranks compute one loss on the same targets, with a gradient of their own each, over as many rows "
+        "and classes as they gather while autograd records and doesn't see it: a mean of what should add up. Of rows "
+        "of a rank's own anchors, or gathered under no_grad(), a right mean, and a note at most."
     ),
     repair=(
         "Gather with a function whose backward sums: forward dist.all_gather, backward gradients = "
