@@ -77,6 +77,29 @@ def test_a_mean_over_no_unit_weighs_nothing():
     assert term.has_K.tolist() == [True, True]
 
 
+def test_a_loss_times_zero_beside_others_has_no_units_of_its_own():
+    term = only_term(passed(loss(4, 1.0)), passed(loss(8, 0.0)))
+
+    assert (term.counts_K.tolist(), term.has_K.tolist(), term.elements) == ([4, 0], [True, True], 12)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [loss(8, 0.0), loss(8, 1.0)],
+        [loss(8, None)],
+        [loss(8, 0.0, reduction="none", nonzero=8, smallest=0.5, largest=0.5)],
+    ],
+    ids=["a part of it", "of unknown scale", "units of both signs"],
+)
+def test_negative_control_else_units_count(second):
+    assert only_term(passed(loss(4, 1.0)), passed(*second)).counts_K[1] >= 8
+
+
+def test_where_all_losses_came_to_nothing_their_units_stay():
+    assert only_term(passed(loss(4, 0.0)), passed(loss(8, 0.0))).counts_K.tolist() == [4, 8]
+
+
 def test_losses_of_one_function_at_one_line_add_up_inside_a_backward():
     term = only_term(passed(loss(4, 0.5), loss(4, 0.5)))
 

@@ -335,6 +335,8 @@ UNUSUAL = [
     wrong("hook-on-one-rank", "own_reduction.py", "--fault hook-on-one", 2, ""),
     wrong("weights-rewritten", "own_reduction.py", "--fault rewritten", 2, ""),
     wrong("one-micro-batch-twice", "own_reduction.py", "--fault one-micro-twice --accum 2", 2, ""),
+    right("dummy-left-out", "own_reduction.py", "--dummy left-out", 2, tolerance=None),
+    wrong("dummy-counted", "own_reduction.py", "--dummy counted", 2, "divisor-counts-idle-parts", tolerance=None),
     wrong("padding-counted", "own_reduction.py", "--fault padding-counted", 2, "divisor-counts-idle-parts"),
     right("ddp-hook-of-own", "ddp_touched.py", "--hook mean", 2),
     wrong("ddp-hook-sums", "ddp_touched.py", "--hook sum", 2, "replicas-summed", reference=""),

@@ -19,6 +19,7 @@ parser.add_argument("--accum", type=int, default=1)
 parser.add_argument("--lr", type=float, default=0.2)
 parser.add_argument("--divide", default="before", choices=["before", "after"], help="by all tokens, backward")
 parser.add_argument("--fault", default="", choices=["", *REDUCTIONS, *OTHERS])
+parser.add_argument("--dummy", default="", choices=["", "left-out", "counted"], help="the last rank's, from step 3 on")
 parser.add_argument("--save", default="")
 args = parser.parse_args()
 
@@ -89,6 +90,9 @@ def main():
     for step in range(args.steps):
         mine = part(sentences(args.seed, step, args.batch), rank, world)
         tokens = (mine[1] != IGNORE).sum().float() if args.fault != "padding-counted" else torch.tensor(mine[1].numel())
+        is_dummy = args.dummy and step >= 3 and rank == world - 1
+        if is_dummy and args.dummy == "left-out":
+            tokens *= 0
         dist.all_reduce(tokens)
         optimizer.zero_grad()
         for micro in range(args.accum):
@@ -98,7 +102,7 @@ def main():
                 loss = loss / tokens
             if args.fault == "one-micro-twice" and (rank, micro) == (1, 0):
                 loss = 2 * loss
-            loss.backward()
+            (loss * 0 if is_dummy else loss).backward()
         add_up(model, step, pair)
         if args.divide == "after":
             for p in model.parameters():

@@ -128,13 +128,14 @@ def _uncounted(groups: Groups, unit: str | None) -> str:
 
 
 def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term:
+    idle = _multiplied_by_zero(group)
     counts, totals, has, row_counts = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool), np.zeros(size)
     spread, known, in_rows, elements, names = 1.0, True, True, 0.0, set()
     for k, losses in group.items():
         unit_weights = []
         for loss in losses:
             count, total, inner = _unit_count(loss, rows), _total(loss), _spread(loss, rows)
-            counts[k] += count
+            counts[k] += 0.0 if k in idle else count
             totals[k] += total
             has[k] = True
             known &= loss["scale"] is not None
@@ -160,6 +161,14 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         elements,
         row_counts if in_rows and not rows else None,
     )
+
+
+def _multiplied_by_zero(group: dict[int, list[dict[str, Any]]]) -> set[int]:
+    """Contributions all of whose losses came to nothing where others did not: dummies, whose units are none."""
+    none = {
+        k for k, found in group.items() if all(loss["reduction"] != "none" and loss["scale"] == 0 for loss in found)
+    }
+    return none if len(none) < len(group) else set()
 
 
 def _unit_count(loss: dict[str, Any], rows: bool) -> float:
