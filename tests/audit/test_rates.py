@@ -68,7 +68,7 @@ def test_negative_control_equal_or_unknown_rates_are_right(rates, tmp_path):
 # ---- steps left out
 
 
-def skipping(folder: Any, *, skip: bool = True, passes: bool = True) -> Verdict:
+def skipping(folder: Any, *, skip: bool = True, passes: bool = True, later: float = 1.0) -> Verdict:
     """The verdict on a job of five steps of which rank 1 leaves out the third, and goes on as if it had not been."""
     job = HandJob(TWO, steps=5)
     windows = job.windows()
@@ -81,6 +81,7 @@ def skipping(folder: Any, *, skip: bool = True, passes: bool = True) -> Verdict:
         size = windows[0].starts[-1]
         for place in steps[3:]:
             records[place][1][size:] += missed
+            records[place][1][:size] *= later
         if not passes:
             del records[of_kind(records, "backward")[-1]]
         del records[steps[2]]
@@ -103,6 +104,15 @@ def test_a_step_that_one_rank_leaves_out_is_named(tmp_path):
         "Not all ranks take the same steps: rank 1 leaves out step 3. The ranks no longer hold the same weights from "
         "step 4 on: "
     )
+
+
+def test_a_step_left_out_is_named_also_where_the_ranks_updates_differ_from_then_on(tmp_path):
+    verdict = skipping(tmp_path, later=2.0)
+
+    assert names(verdict) == ["rank-local-step-decision"]
+    assert [finding.sentence.split(":")[0] for finding in verdict.findings] == [
+        "Not all ranks take the same steps", "The ranks step on different updates",
+    ]  # fmt: skip
 
 
 def test_negative_control_the_same_job_without_a_step_left_out_is_right(tmp_path):

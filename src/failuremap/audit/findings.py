@@ -183,7 +183,7 @@ def _title(story: Story, rule: str) -> str:
 
 
 def _replicas(story: Story, *, explained: bool) -> Finding | None:
-    """Weights that should be equal and are not, where nothing else found says why."""
+    """Weights that should be equal and are not, where nothing else found says why, or a rank left a step out."""
     if any(step.unmeasured for step in story.judged):  # sharded parameters differ between ranks, and rightly so
         return None
     apart = [step for step in story.judged if step.differing]
@@ -191,12 +191,13 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     held_apart = split_by_hand(story).union(*(step.experts for step in story.judged))
     names = [name for name in names if name not in held_apart]
     at_start = bool(apart) and apart[0].number == 1
-    if not names or (explained and not at_start):
-        return None
     when = apart[0].number if apart else len(story.judged) + 1
+    skipped = [] if made_equal(story) else left_out_alone(story, when)
+    if not names or (explained and not at_start and not skipped):
+        return None
     signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
     sentence = words.replicas_differ(names, len(story.names), when)
-    if skipped := left_out_alone(story, when):
+    if skipped:
         signs.add(Sign.STEPS_DIFFER)
         sentence = step_words.left_out_alone(skipped, sentence)
     candidates = recognise([], signs, promise=story.promise)
