@@ -121,6 +121,19 @@ def test_coefficients_that_have_a_name_are_a_sign(counts, coefficient, sign, tmp
     assert signs & {Sign.COEFFICIENTS_SUM, Sign.COEFFICIENTS_MEAN, Sign.COEFFICIENTS_MEAN_TWICE} == {sign}
 
 
+def test_coefficients_that_divide_summed_losses_have_the_sign_of_what_is_left(tmp_path):
+    signs = the_fault(last(HandJob([[300], [100]], combined(1 / 800), lambda table: table), tmp_path)).signs
+
+    assert Sign.COEFFICIENTS_MEAN in signs
+
+
+def test_negative_control_coefficients_of_scaled_sums_have_none(tmp_path):
+    job = HandJob([[300], [100]], combined(1 / 800), lambda table: table / 2, steps=1)
+    judged = last(job, tmp_path)
+
+    assert not any(sign.startswith("coefficients-") for fault in judged.faults for sign in fault.signs)
+
+
 def test_a_factor_without_a_name_is_a_note_and_shares_are_against_the_average(tmp_path):
     judged = last(HandJob(EVEN, combined(0.37 / 4)), tmp_path)
 

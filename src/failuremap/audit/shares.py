@@ -232,7 +232,11 @@ def _weight_signs(balance: Balance, fitted: Fitted, asked: Asked) -> set[Sign]:
     if len({batch for _, batch in fitted.step.keys}) < asked.full_window:
         signs.add(Sign.SHORT_WINDOW)
     if len(live) and np.ptp(live) <= 0.01 * np.abs(live).max():
-        signs |= _coefficient_signs(float(live.mean()), float(balance.term.totals_K[has].sum()), ranks)
+        coefficient, loss_total = float(live.mean()), float(balance.term.totals_K[has].sum())
+        found = _coefficient_signs(coefficient, loss_total, ranks)
+        if not found and abs(loss_total / balance.unit_count - 1) < 0.01:  # summed losses are divided after backward
+            found = _coefficient_signs(coefficient * balance.unit_count, 1.0, ranks)
+        signs |= found
     return signs
 
 
