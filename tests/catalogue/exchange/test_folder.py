@@ -98,9 +98,9 @@ def planted(out: Path, kind: str) -> None:
     [
         ("other files", "holds other files, such as 'thesis.txt'."),
         ("sums of others", "holds other files, such as 'SHA256SUMS'."),
-        ("a file more", "holds an export that was changed: member='thesis.txt' is not listed in SHA256SUMS."),
-        ("a file changed", "holds an export that was changed: member='a' has sha256="),
-        ("a file less", "holds an export that was changed: member='a' is listed in SHA256SUMS, but missing."),
+        ("a file more", "holds an earlier output that was changed: member='thesis.txt' is not listed in SHA256SUMS."),
+        ("a file changed", "holds an earlier output that was changed: member='a' has sha256="),
+        ("a file less", "holds an earlier output that was changed: member='a' is listed in SHA256SUMS, but missing."),
         ("a link", "holds a link, 'link'."),
         ("a pipe", "holds what is no file, 'pipe'."),
         ("an empty folder", "holds an empty folder, 'inner'."),

@@ -16,21 +16,26 @@ MARK = "# failuremap "
 """How the SHA256SUMS of a folder begins that may be replaced."""
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes], option: str = "--out") -> None:
     """Writes files, their SHA256SUMS among them, as a folder: beside it first, and then in its place, at once.
 
     A folder that an earlier call wrote, and that nobody has changed since, is replaced; any other content is refused.
 
+    Args:
+        folder: Where.
+        files: Path in the folder -> content.
+        option: By what the folder was given; an error begins with it.
+
     Raises:
         InvalidArgument: The folder holds something else, or may not be written.
     """
-    check_folder(folder)
-    with _unwritable_named(folder):
+    check_folder(folder, option)
+    with _unwritable_named(folder, option):
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
         try:
             for name, content in files.items():
                 path = beside / name
-                path.parent.mkdir(exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             beside.chmod(0o755)
             _put_in_place(beside, folder)
@@ -53,28 +58,32 @@ def _put_in_place(beside: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, option: str = "--out") -> None:
     """Refuses a folder that may not be replaced, before anything has been made for it.
 
     Raises:
         InvalidArgument: It holds something else, is no folder, or has no place to stand in.
     """
-    with _unwritable_named(folder):
+    with _unwritable_named(folder, option):
         if folder.name in {"", ".."}:
-            raise InvalidArgument(f"--out {str(folder)!r} can't be replaced; name a folder in it.")
+            raise InvalidArgument(f"{option} {str(folder)!r} can't be replaced; name a folder in it.")
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise InvalidArgument(f"--out {str(folder)!r} is no folder; name a new one, or one that an export wrote.")
+            raise InvalidArgument(
+                f"{option} {str(folder)!r} is no folder; name a new one, or one that this command wrote."
+            )
         if not folder.parent.is_dir():
-            raise InvalidArgument(f"--out {str(folder)!r}: there is no folder {str(folder.parent)!r}; make it first.")
+            raise InvalidArgument(
+                f"{option} {str(folder)!r}: there is no folder {str(folder.parent)!r}; make it first."
+            )
         stranger = _stranger_in(folder) if folder.exists() else ""
         if stranger:
             raise InvalidArgument(
-                f"--out {str(folder)!r} holds {stranger}. Nothing was written; name a new folder, or empty this one."
+                f"{option} {str(folder)!r} holds {stranger}. Nothing was written; name a new folder, or empty this one."
             )
 
 
 def _stranger_in(folder: Path) -> str:
-    """Names what an export did not write; "" where the folder is empty, or is as an export left it."""
+    """Names what `write_folder` did not write; "" where the folder is empty, or is as it was written."""
     names = sorted(path.name for path in folder.iterdir())
     if not names or not _is_marked(folder / SUMS):  # a folder of others may be large: it isn't walked
         return f"other files, such as {names[0]!r}" if names else ""
@@ -86,7 +95,7 @@ def _stranger_in(folder: Path) -> str:
     try:
         check_sums({name: path.read_bytes() for name, path in files.items()}, str(folder))
     except RecordError as error:
-        return f"an export that was changed: {str(error).partition(': ')[2].rstrip('.')}"
+        return f"an earlier output that was changed: {str(error).partition(': ')[2].rstrip('.')}"
     return ""
 
 
@@ -131,8 +140,8 @@ def write_file(path: Path, content: str) -> None:
 
 
 @contextmanager
-def _unwritable_named(path: Path) -> Iterator[None]:
+def _unwritable_named(path: Path, option: str = "--out") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidArgument(f"--out {str(path)!r} can't be written: {error.strerror}.") from error
+        raise InvalidArgument(f"{option} {str(path)!r} can't be written: {error.strerror}.") from error
