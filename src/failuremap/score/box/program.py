@@ -1,0 +1,58 @@
+"""What the interpreter in the box is given: two of our files as text, the modules to load, and the limits."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import marshal
+import re
+import sys
+from importlib.resources import files
+from typing import Any
+
+from failuremap.score.limits import Limits
+
+# The files travel as code objects in the first line, so that no folder of ours is in the box.
+_BOOT = (
+    "import sys,json,marshal,base64\n"
+    "for name,code in json.loads(sys.stdin.buffer.readline()):\n"
+    " m=sys.modules[name]=type(sys)(name);exec(marshal.loads(base64.b64decode(code)),m.__dict__)\n"
+    "m.main()"
+)
+_FILES = "wire", "worker"
+OFFERED_MODULES = frozenset(
+    "abc array bisect builtins cmath collections contextlib copy dataclasses datetime decimal enum fractions functools "
+    "heapq io itertools json math numbers operator os queue random re statistics string struct sys textwrap threading "
+    "time types typing warnings weakref".split()
+)
+"""What a candidate can import; nothing else can be found once the box is shut."""
+
+
+def python_command(python: str) -> list[str]:
+    """Returns the command that starts the interpreter in the box."""
+    return [python, "-s", "-S", "-B", "-P", "-X", "utf8", "-c", _BOOT]
+
+
+@functools.cache
+def first_line() -> bytes:
+    """Returns the line that carries our files into the box."""
+    package = __name__.rpartition(".box.")[0]
+    code = [
+        (name, compile((files(package) / f"{stem}.py").read_text(encoding="utf-8"), name, "exec", dont_inherit=True))
+        for stem, name in ((stem, f"{package}.{stem}") for stem in _FILES)
+    ]
+    return json.dumps([(name, base64.b64encode(marshal.dumps(text)).decode()) for name, text in code]).encode() + b"\n"
+
+
+def setup(candidate: str, limits: Limits) -> list[Any]:
+    """Returns what the worker does before it loads the candidate: the modules it imports, and the limits it sets."""
+    named = set(re.findall(r"\w+", candidate))
+    amounts = {
+        "RLIMIT_CPU": limits.cpu_s,
+        "RLIMIT_AS": limits.memory_bytes,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_NOFILE": limits.open_file_count,
+        "RLIMIT_CORE": 0,
+    }
+    return [sorted(OFFERED_MODULES & named), list(amounts.items())]

@@ -1,0 +1,168 @@
+"""Exact values <-> lines of JSON; the only language spoken through the wall of the box.
+
+    null  true  false  "text"  12        as JSON writes them, an int within 2^53
+    ["i", "-0x2f"]                       an int beyond
+    ["f", "0x1.8p+0"]                    a float; also "inf", "-inf", "nan"
+    ["q", "-0x1", "0x3"]                 a Fraction
+    ["l", ...]  ["t", ...]               a list, a tuple
+    ["d", [key, value], ...]             a dict, in its own order
+
+Types are exact: a subclass of list or float is none of these, so what is decoded has no behaviour of its own. The
+reader trusts nothing that it reads. Standard library only: the box loads this file too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NoReturn
+
+DEPTH_LIMIT = 24
+ITEM_LIMIT = 1 << 16
+"""Values in one line, those inside others counted too."""
+ENTRY_LIMIT = 1 << 10
+"""Entries of one dict: keys of equal hash make a dict slow, and whoever wrote the line may have chosen them so."""
+BIT_LIMIT = 1 << 14
+"""Bits of one int. Sums of floats need 2,200."""
+_PLAIN_INT = 1 << 53
+
+
+class WireError(ValueError):
+    """A value or a line is not of this language; `code` is `type`, `depth`, `size` or `form`."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+def encode(value: object) -> Any:
+    """Returns a value as a tree that JSON can write.
+
+    Raises:
+        WireError: The value has a part of another type (`detail` names it), or is too deep or too large.
+
+    Example:
+        >>> encode([1, 0.5, Fraction(1, 3)])
+        ['l', 1, ['f', '0x1.0000000000000p-1'], ['q', '0x1', '0x3']]
+    """
+    return _encoded(value, DEPTH_LIMIT, iter(range(ITEM_LIMIT)))
+
+
+def decode(tree: object) -> Any:
+    """Returns the value that a tree stands for.
+
+    Raises:
+        WireError: The tree is none that `encode` makes.
+
+    Example:
+        >>> decode(["t", 1, ["f", "-inf"], ["i", "0x20000000000000"]])
+        (1, -inf, 9007199254740992)
+    """
+    return _decoded(tree, DEPTH_LIMIT, iter(range(ITEM_LIMIT)))
+
+
+def write_line(tree: object) -> bytes:
+    """Returns a tree as one line of ASCII, its end included."""
+    return json.dumps(tree, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def read_line(line: bytes) -> Any:
+    """Returns the tree that a line holds.
+
+    Raises:
+        WireError: The line is not JSON, or has a float or an object in it.
+    """
+    try:
+        return _READER.decode(line.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise WireError("form", type(error).__name__) from None
+
+
+def _refuse(_part: object) -> NoReturn:
+    raise ValueError
+
+
+_READER = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_refuse)
+
+
+def _encoded(value: Any, depth: int, items: Iterator[int]) -> Any:
+    kind = type(value)
+    _count(items)
+    if kind is float:
+        return ["f", value.hex()]
+    if kind is int:
+        return value if -_PLAIN_INT < value < _PLAIN_INT else ["i", _hex(value)]
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is Fraction:
+        return ["q", _hex(value.numerator), _hex(value.denominator)]
+    if depth == 0:
+        raise WireError("depth")
+    if kind is list or kind is tuple:
+        return ["l" if kind is list else "t", *[_encoded(part, depth - 1, items) for part in value]]
+    if kind is dict:
+        if len(value) > ENTRY_LIMIT:
+            raise WireError("size")
+        return ["d", *[[_encoded(part, depth - 1, items) for part in entry] for entry in value.items()]]
+    raise WireError("type", kind.__name__)
+
+
+def _decoded(tree: Any, depth: int, items: Iterator[int]) -> Any:
+    _count(items)
+    kind = type(tree)
+    if tree is None or kind is bool or kind is str or (kind is int and -_PLAIN_INT < tree < _PLAIN_INT):
+        return tree
+    if kind is not list or not tree:
+        raise WireError("form")
+    tag, *parts = tree
+    if tag in ("f", "i", "q"):
+        return _number(tag, parts)
+    if depth == 0:
+        raise WireError("depth")
+    if tag == "l":
+        return [_decoded(part, depth - 1, items) for part in parts]
+    if tag == "t":
+        return tuple([_decoded(part, depth - 1, items) for part in parts])
+    if tag == "d":
+        return _dict(parts, depth, items)
+    raise WireError("form")
+
+
+def _number(tag: str, parts: list[Any]) -> float | int | Fraction:
+    if len(parts) != 1 + (tag == "q") or not all(type(part) is str for part in parts):
+        raise WireError("form")
+    if any(len(part) > BIT_LIMIT // 4 + len("-0x") for part in parts):
+        raise WireError("size")
+    try:
+        if tag == "f":
+            return float.fromhex(parts[0])
+        numbers = [int(part, 16) for part in parts]
+        return numbers[0] if tag == "i" else Fraction(*numbers)
+    except (ValueError, ArithmeticError):
+        raise WireError("form") from None
+
+
+def _dict(entries: list[Any], depth: int, items: Iterator[int]) -> dict[Any, Any]:
+    if len(entries) > ENTRY_LIMIT:
+        raise WireError("size")
+    if not all(type(entry) is list and len(entry) == 2 for entry in entries):
+        raise WireError("form")
+    try:
+        return {_decoded(key, depth - 1, items): _decoded(value, depth - 1, items) for key, value in entries}
+    except TypeError:
+        raise WireError("form") from None
+
+
+def _hex(number: Any) -> str:
+    if type(number) is not int:
+        raise WireError("type", "Fraction")
+    if number.bit_length() > BIT_LIMIT:
+        raise WireError("size")
+    return hex(number)
+
+
+def _count(items: Iterator[int]) -> None:
+    if next(items, None) is None:
+        raise WireError("size")

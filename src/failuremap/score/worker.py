@@ -1,0 +1,150 @@
+"""The one program inside the box: it knows the candidate and one input at a time, and never an answer.
+
+It reads a line and writes a line, in turn. Each line read has a number that nobody can guess, and the line written for
+it has the same: an answer cannot be written before its input has been read.
+
+    [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
+    [number, "value", value, input afterwards | null]   what is written; null where the call left the input as it was
+    [number, "stop", code, detail]                      or this, and nothing more
+
+Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
+answers. Standard library only.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import io
+import os
+import resource
+import sys
+from typing import Any
+
+from failuremap.score.wire import WireError, decode, encode, read_line, write_line
+
+ONE_ARGUMENT = 1
+_VARARGS = 0x04
+_ANSWERS = 1
+
+
+class _Stop(Exception):
+    """There will be no answer."""
+
+    def __init__(self, code: str, detail: object = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.detail = detail
+
+
+class _Discarded(io.TextIOBase):
+    """What the candidate prints to."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def main() -> None:
+    """Shuts the process in, loads the candidate and answers until nobody asks any more."""
+    requests = sys.stdin.buffer
+    number, modules, limits = read_line(requests.readline())
+    _preload(modules)
+    _limit(limits)
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), _Discarded(), _Discarded()
+    _send([number, "ready"])
+    number, source = read_line(requests.readline())
+    try:
+        solve = _load(source)
+        _send([number, "loaded"])
+        _serve(solve, requests)
+    except _Stop as stop:
+        _send([number, "stop", stop.code, stop.detail])
+    os._exit(0)
+
+
+def _serve(solve: Any, requests: Any) -> None:
+    held: Any = None
+    while line := requests.readline():
+        number, verb, *tree = read_line(line)
+        if verb == "call":
+            held = decode(tree[0])
+        try:
+            answer = _answer(solve, held)
+        except _Stop as stop:
+            answer = ["stop", stop.code, stop.detail]
+        _send([number, *answer])
+
+
+def _answer(solve: Any, held: Any) -> list[Any]:
+    """Returns the answer for one call: the value, and the input where the call has changed it."""
+    before = encode(held)
+    try:
+        return ["value", encode(solve(held)), None if (after := encode(held)) == before else after]
+    except WireError as error:
+        raise _Stop(error.code, error.detail) from None
+    except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its answer
+        raise _stop(error) from None
+
+
+def _load(source: str) -> Any:
+    """Returns the candidate's `solve`."""
+    module = type(sys)("candidate")
+    sys.modules["candidate"] = module
+    try:
+        code = compile(source, "candidate.py", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise _Stop("syntax", error.lineno or 0) from None
+    except (ValueError, MemoryError, RecursionError):
+        raise _Stop("syntax", 0) from None
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - what the box is for
+    except BaseException as error:  # noqa: BLE001
+        raise _stop(error) from None
+    solve = module.__dict__.get("solve")
+    if solve is None:
+        raise _Stop("no-solve")
+    if not callable(solve):
+        raise _Stop("not-callable")
+    _check_arguments(solve)
+    return solve
+
+
+def _check_arguments(solve: Any) -> None:
+    """Refuses a plain function that cannot be called with one argument."""
+    code = getattr(solve, "__code__", None)
+    if type(solve) is not type(_load) or code is None:
+        return
+    required = code.co_argcount - len(solve.__defaults__ or ())
+    most = code.co_argcount if not code.co_flags & _VARARGS else sys.maxsize
+    if not required <= ONE_ARGUMENT <= most or code.co_kwonlyargcount > len(solve.__kwdefaults__ or ()):
+        raise _Stop("arity", code.co_argcount)
+
+
+def _stop(error: BaseException) -> _Stop:
+    if isinstance(error, MemoryError):
+        return _Stop("memory")
+    if isinstance(error, SystemExit):
+        return _Stop("exit")
+    if isinstance(error, ModuleNotFoundError):
+        return _Stop("import", str(error.name))
+    # Its own exceptions have names of its own, which could tell what it saw.
+    name = type(error).__name__
+    return _Stop("raised", name if getattr(builtins, name, None) is type(error) else "")
+
+
+def _preload(modules: list[str]) -> None:
+    for name in modules:
+        importlib.import_module(name)
+
+
+def _limit(limits: list[tuple[str, int]]) -> None:
+    for name, amount in limits:
+        kind = getattr(resource, name)
+        slack = 1 if kind == resource.RLIMIT_CPU else 0
+        resource.setrlimit(kind, (amount, amount + slack))
+
+
+def _send(tree: list[Any]) -> None:
+    line = write_line(tree)
+    while line:
+        line = line[os.write(_ANSWERS, line) :]
