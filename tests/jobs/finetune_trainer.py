@@ -61,8 +61,9 @@ def collate(items):
 class Tagger(nn.Module):
     """Computes its loss itself when it gets labels, as many model classes do."""
 
-    def __init__(self, width=32):
+    def __init__(self, returns="loss", width=32):
         super().__init__()
+        self.returns = returns
         self.embed = nn.Embedding(N_WORDS, width, padding_idx=0)
         layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, activation="gelu", batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -74,14 +75,20 @@ class Tagger(nn.Module):
             return logits
         reduction = "mean" if num_items_in_batch is None else "sum"
         loss = nn.CrossEntropyLoss(reduction=reduction)(logits.view(-1, N_TAGS), labels.view(-1))
-        return loss if num_items_in_batch is None else loss / num_items_in_batch
+        loss = loss if num_items_in_batch is None else loss / num_items_in_batch
+        return (loss, logits) if self.returns == "all" else loss
+
+
+def first(returned):
+    return returned[0] if isinstance(returned, tuple) else returned
 
 
 class Trainer:
     def __init__(self, model, args, train, evaluation):
         self.args = args
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.model = DistributedDataParallel(model) if self.world > 1 else model
+        unused = args.find_unused
+        self.model = DistributedDataParallel(model, find_unused_parameters=unused) if self.world > 1 else model
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, eps=1e-3)
         total = args.steps
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda s: max(0.1, 1 - s / (2 * total)))
@@ -101,7 +108,7 @@ class Trainer:
     def training_step(self, batch, num_items, sync):
         context = self.model.no_sync() if self.world > 1 and not sync else nullcontext()
         with context:
-            loss = self.model(**batch, num_items_in_batch=num_items)
+            loss = first(self.model(**batch, num_items_in_batch=num_items))
             if num_items is None:
                 loss = loss / self.args.gradient_accumulation_steps
             elif self.args.num_items == "global":
@@ -137,7 +144,7 @@ class Trainer:
         module.eval()
         hits, count, loss = 0, 0, 0.0
         for batch in self.evaluation:
-            loss += float(module(**batch))
+            loss += float(first(module(**batch)))
             logits = module(batch["input_ids"], batch["attention_mask"])
             keep = batch["labels"] != -100
             hits += int((logits.argmax(-1)[keep] == batch["labels"][keep]).sum())
@@ -155,12 +162,14 @@ def main():
     parser.add_argument("--gradient-accumulation-steps", type=int, default=1)
     parser.add_argument("--max-grad-norm", type=float, default=1.0)
     parser.add_argument("--num-items", default="none", choices=["none", "local", "global"])
+    parser.add_argument("--find-unused", action="store_true")
+    parser.add_argument("--returns", default="loss", choices=["loss", "all"])
     parser.add_argument("--save", default="")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    model = Tagger()
+    model = Tagger(args.returns)
     train = Sentences(args.steps * args.batch, args.seed)
     Trainer(model, args, train, Sentences(8, args.seed + 1)).train()
     if args.save and os.environ["RANK"] == "0":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from audit.capture.watched import Seen, run, watch
@@ -51,6 +53,24 @@ def test_a_marked_loss_is_seen(losses):
 )
 def test_arithmetic_around_marked_losses_is_seen(combine, losses):
     assert unseen(combine(*losses)) == []
+
+
+class Wrapper:
+    """As much of DistributedDataParallel as the node asks for through which it passes what a forward returns."""
+
+    _ddp_sink_clone = True
+
+
+def test_of_the_results_that_ddp_passes_through_one_node_only_the_root_is_followed(losses, torch):
+    from torch.nn.parallel.distributed import _DDPSink
+
+    wrapper = Wrapper()
+    logits = torch.randn(4, 3, requires_grad=True).softmax(1)
+
+    loss, scores = _DDPSink.apply(weakref.ref(wrapper), losses[0], logits)
+
+    assert unseen(loss / 2) == []
+    assert unseen(loss + scores.sum()) == ["Softmax"]
 
 
 def test_stacked_losses_are_seen(losses, torch):

@@ -53,13 +53,13 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     """
     found: set[str] = set()
     reductions: list[Any] = []
-    stack: list[tuple[Any, bool]] = [(root.grad_fn, False) for root in roots if root.grad_fn is not None]
-    visited: set[Any] = set()
+    stack: list[tuple[Any, int, bool]] = [(root.grad_fn, root.output_nr, False) for root in roots if root.grad_fn]
+    visited: set[tuple[Any, int]] = set()
     while stack and len(visited) < _NODE_LIMIT:
-        node, reduced = stack.pop()
-        if node in visited:
+        node, output, reduced = stack.pop()
+        if (node, output) in visited:
             continue
-        visited.add(node)
+        visited.add((node, output))
         name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
         if name == "AccumulateGrad" or _MARK in node.metadata:
             continue
@@ -69,8 +69,14 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         if name in ("Sum", "Mean") and not reduced:
             reductions.append(node)
         reduces = reduced or name in ("Sum", "Mean")
-        stack.extend((following, reduces) for following, _ in node.next_functions if following is not None)
+        stack += [(following, at, reduces) for following, at in _inputs(node, name, output) if following is not None]
     return Terms(sorted(found), reductions)
+
+
+def _inputs(node: Any, name: str, output: int) -> tuple[Any, ...]:
+    """The nodes behind one output; DDP passes all results of a forward through one node, each as it is."""
+    following: tuple[Any, ...] = node.next_functions
+    return following[output : output + 1] if name == "_DDPSink" else following
 
 
 def _read_scale(recorder: Recorder, reduction: Any) -> None:
