@@ -1,0 +1,106 @@
+// The form of the page that asks what was seen: it reads the answers and shows the mechanisms that leave exactly them.
+"use strict";
+
+(() => {
+  const NOTHING_WRONG = "Nothing wrong here that this can see: the weights are those of the promised rule.";
+  const NO_ANSWER = "Answer what you know; what fits is shown here.";
+  const NO_NAME = "Nothing on these pages leaves exactly this. An audit of the job says more.";
+
+  const form = document.getElementById("match");
+  const answer = document.getElementById("answer");
+  const names = document.getElementById("names");
+
+  const number = (name) => Number(form.elements[name].value);
+  const cells = (kind) => [...form.querySelectorAll(`input[data-${kind}]`)];
+
+  function element(name, content, attributes = {}) {
+    const made = document.createElement(name);
+    made.append(...[content].flat());
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  }
+
+  /** A row for each rank, and in it a count and a weight for each micro-batch; what was typed stays. */
+  function drawTable() {
+    const [ranks, window] = ["ranks", "window"].map((name) => Math.min(8, Math.max(1, number(name) || 1)));
+    const typed = new Map([...cells("count"), ...cells("weight")].map((input) => [input.ariaLabel, input.value]));
+    const rows = Array.from({ length: ranks }, (_, rank) => element("tr", [
+      element("th", `rank ${rank}`, { scope: "row" }),
+      ...Array.from({ length: window }, (_, batch) => element("td", ["count", "weight"].map((kind) => {
+        const label = `${kind} of rank ${rank}, micro-batch ${batch}`;
+        const input = element("input", [], { type: "number", min: kind === "count" ? "0" : "", step: "any",
+          placeholder: kind, "aria-label": label, [`data-${kind}`]: "" });
+        input.value = typed.get(label) ?? "";
+        return input;
+      }))),
+    ]));
+    form.querySelector("tbody").replaceChildren(...rows);
+  }
+
+  /** The layout and the weights that were typed in, or null while some are missing. */
+  function measurements() {
+    const [counts, weights] = ["count", "weight"].map((kind) => cells(kind).map((input) => input.value));
+    if ([...counts, ...weights].includes("")) return null;
+    const window = form.querySelectorAll("tbody tr:first-child td").length;
+    const rows = Array.from({ length: counts.length / window }, (_, rank) =>
+      counts.slice(rank * window, (rank + 1) * window).map(Number));
+    const layout = { counts: rows, observer: number("observer"), fullWindow: number("full") };
+    return { layout, weights: weights.map(Number) };
+  }
+
+  /** What was typed in as weights of mean gradients: a unit's share times the units, over those that share. */
+  function ofMeans({ layout, weights }, kind, promise) {
+    if (kind === "coefficient") return weights;
+    const counts = layout.counts.flat();
+    const total = promise === "sum" ? 1 : counts.reduce((sum, count) => sum + count, 0);
+    return weights.map((weight, index) => (weight * counts[index]) / total);
+  }
+
+  /** [[how it is known, names of rules], ...]: several where only ratios are known, none without numbers. */
+  function followed(seen, kind, promise) {
+    const parts = failuremapMatch.contributions(seen.layout);
+    const measured = ofMeans(seen, kind, promise);
+    if (kind !== "ratio") return [["", failuremapMatch.rulesOf(failuremapTable, parts, measured)]];
+    return failuremapMatch.rulesByTotal(failuremapTable, parts, measured).map(([total, rules]) =>
+      [`if all weights together are ${Number(total.toPrecision(4))}`, rules]);
+  }
+
+  function told(found, because) {
+    return found.map(({ entry, rules }) => {
+      const item = names.querySelector(`[data-slug="${entry.slug}"]`).cloneNode(true);
+      const title = failuremapTable.rules.find(([name]) => rules.has(name));
+      const reasons = [because, title && `the update is the ${title[1]}`].filter(Boolean);
+      if (reasons.length) item.append(` (${reasons.join("; ")})`);
+      return item;
+    });
+  }
+
+  function unnamed(ways, promise) {
+    const rules = ways.flatMap(([, names]) => names);
+    if (rules.includes(failuremapMatch.PROMISED[promise])) return NOTHING_WRONG;
+    const title = failuremapTable.rules.find(([name]) => rules.includes(name));
+    return title ? `The update is the ${title[1]}. ${NO_NAME}` : NO_NAME;
+  }
+
+  function show() {
+    const [kind, promise] = ["kind", "promise"].map((name) => form.elements[name].value);
+    const signs = [...form.querySelectorAll("[name=sign]:checked")].map((box) => box.value);
+    const seen = measurements();
+    if (!seen && !signs.length) return answer.replaceChildren(NO_ANSWER);
+    const ways = seen ? followed(seen, kind, promise) : [];
+    const shape = seen ? failuremapMatch.shapeSigns(seen.layout, seen.weights) : [];
+    const items = (ways.length ? ways : [["", []]]).flatMap(([because, rules]) =>
+      told(failuremapMatch.recognise(failuremapTable, rules, [...signs, ...shape], promise), because));
+    return answer.replaceChildren(items.length ? element("ul", items) : unnamed(ways, promise));
+  }
+
+  form.addEventListener("input", (event) => {
+    if (["ranks", "window"].includes(event.target.name)) drawTable();
+    show();
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  document.querySelector(".answer").hidden = false;
+  drawTable();
+  show();
+})();
