@@ -12,6 +12,7 @@ import click
 from failuremap.audit.report.json_ import schema_text
 from failuremap.catalogue.records.schema import schema_text as record_schema_text
 from failuremap.cli import main as command_line
+from failuremap.score.verdict import schema_text as score_schema_text
 
 DOCS = Path(__file__).parent
 WIDTH = 100
@@ -42,6 +43,7 @@ def _help_of(command: click.Command, context: click.Context) -> str:
 PAGES = {
     "verdict.schema.json": schema_text,
     "record.schema.json": record_schema_text,
+    "score-verdict.schema.json": score_schema_text,
     "commands.md": command_page,
 }
 

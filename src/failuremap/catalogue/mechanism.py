@@ -59,11 +59,20 @@ class Stages:
     checks: Callable[..., None]
     """`checks(N, solve, check)` calls `check(label, solve(input), expected)` for each fixture of variant N."""
     sample: Callable[[random.Random], Any]
-    """Source of randomness -> an input of the contract's domain, with something to add up."""
+    """Source of randomness -> an input of the contract's domain, with something to add up.
+
+    The score draws its held-back inputs from it too, and stretches each `randint` to the ends of the domain: a range
+    from below 0 is one of gradients' values, one up to 9 of counts, and other small ones written out as two literals
+    are sizes. The source has `randint`, `randrange`, `choice` and `random`.
+    """
     contributions: Callable[[Any], tuple[list[Vector], Layout]] | None = None
     """Input of a stage -> the contributions' gradients, and their layout."""
     law: Callable[[Any, Callable[[Any], Any]], bool] | None = None
     """`law(given, solve)` is true where `solve` keeps the contract on this input."""
+    edges: Callable[[random.Random], list[Any]] | None = None
+    """Source of randomness -> inputs at those edges of the domain that no stretched sample reaches; for the score."""
+    exact: Callable[[Any, Callable[[Any], Any]], Any] | None = None
+    """`exact(given, root)` is the answer in exact numbers, where `fixed` computes a root in floats."""
 
     def function(self, stage: Stage) -> Callable[[Any], Vector]:
         """Returns the implementation of one stage."""

@@ -90,7 +90,7 @@ MECHANISM = Mechanism(
 
 def contributions(window):
     """Divides each row by its count: the micro-batches' mean gradients, all on one rank."""
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in window]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window]
     return means, Layout.grid({(0, index): count for index, (_, count) in enumerate(window)})
 
 

@@ -144,3 +144,10 @@ def law(step, solve):
         value * mean >= 0 and abs(value * value - mean * mean * factor) <= mean * mean * Fraction(1, 2**40)
         for value, mean in zip(update, means, strict=True)
     )
+
+
+def exact(step, root):
+    """Does what `fixed` does, with an exact root."""
+    means = [sum(column) / len(step["gradients"]) for column in zip(*step["gradients"], strict=True)]
+    norm = root(sum(mean * mean for mean in means)) if means else 0
+    return [mean * step["limit"] / norm for mean in means] if norm > step["limit"] else means

@@ -125,5 +125,5 @@ def sample(source):
 
 def contributions(rows):
     """Divides each row's sum into its mean gradient."""
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in rows]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in rows]
     return means, Layout.from_counts([count for _, count in rows])

@@ -80,7 +80,7 @@ def contributions(step):
     from fractions import Fraction
 
     _, window = step
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in window]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window]
     return means, Layout.grid({(0, m): count for m, (_, count) in enumerate(window)})
 
 

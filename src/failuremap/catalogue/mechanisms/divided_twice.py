@@ -90,7 +90,7 @@ def contributions(window):
     """Turns sums into means of one rank's micro-batches."""
     from fractions import Fraction
 
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in window]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window]
     return means, Layout.grid({(0, m): count for m, (_, count) in enumerate(window)})
 
 
@@ -111,7 +111,7 @@ def broken(window):
 def attempt(window):
     from fractions import Fraction
 
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in window if count]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window if count]
     return [float(sum(column) / len(window)) for column in zip(*means, strict=True)]
 
 

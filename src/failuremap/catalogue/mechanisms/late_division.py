@@ -77,7 +77,7 @@ def contributions(window):
     """Turns sums into means of one rank's micro-batches."""
     from fractions import Fraction
 
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in window]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window]
     return means, Layout.grid({(0, m): count for m, (_, count) in enumerate(window)})
 
 

@@ -67,7 +67,7 @@ def contributions(rows):
     """Takes each rank's mean loss as a vector of one number."""
     from fractions import Fraction
 
-    return [[Fraction(loss, count)] for loss, count in rows], Layout.from_counts([count for _, count in rows])
+    return [[Fraction(loss, max(count, 1))] for loss, count in rows], Layout.from_counts([count for _, count in rows])
 
 
 def sample(source):

@@ -145,3 +145,12 @@ def law(ranks, solve):
     square = sum(value * value for values in blocks.values() for value in values)
     (norm,) = solve(ranks)
     return abs(Fraction(norm) ** 2 - square) <= square * Fraction(1, 2**50)
+
+
+def exact(ranks, root):
+    """Takes the exact root over the shards and one of the copies of each name."""
+    blocks = [block for held in ranks for block in held]
+    shards = [values for _, placement, values in blocks if placement == "shard"]
+    copies = {name: values for name, placement, values in blocks if placement == "copy"}
+    values = [value for held in (*shards, *copies.values()) for value in held]
+    return [root(sum(value * value for value in values)) if values else 0]

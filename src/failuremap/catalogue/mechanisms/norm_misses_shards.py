@@ -152,3 +152,12 @@ def law(step, solve):
         after * before >= 0 and abs(after * after - before * before * factor) <= before * before * Fraction(1, 2**40)
         for after, before in zip(clipped, given, strict=True)
     )
+
+
+def exact(step, root):
+    """Does what `fixed` does, with an exact root."""
+    values = [value for shard in step["shards"] for value in shard]
+    norm = root(sum(value * value for value in values)) if values else 0
+    if norm <= step["limit"]:
+        return step["shards"]
+    return [[value * step["limit"] / norm for value in shard] for shard in step["shards"]]

@@ -77,7 +77,7 @@ MECHANISM = Mechanism(
 
 def contributions(job):
     """Divides each row by its count: the ranks' mean gradients."""
-    means = [[Fraction(value, count) for value in gradient] for gradient, count in job["rows"]]
+    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in job["rows"]]
     return means, Layout.from_counts([count for _, count in job["rows"]])
 
 
