@@ -1,0 +1,77 @@
+"""Puts the site together: the routes, and around them what is asked of every request and said with every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from failuremap import __version__
+from failuremap.site.app import account, api, candidates, documents, passkeys, submissions
+from failuremap.site.app.access_log import AccessLog
+from failuremap.site.app.guards import BoundedBody, SameSite
+from failuremap.site.app.headers import SecurityHeaders, security_headers
+from failuremap.site.app.library import Site
+from failuremap.site.app.responses import data, refusal
+from failuremap.site.app.visit import Visit, endpoint
+
+_MESSAGES = {405: "This address is not asked in this way.", 400: "This request can't be read."}
+
+
+def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
+    """Returns the site as an ASGI application.
+
+    Args:
+        site: The settings, and what there is to show.
+        is_worker_alive: Says whether the process that judges is running.
+    """
+
+    def health(visit: Visit) -> Response:
+        """Says whether the site does what it should: the database answers, the worker runs."""
+        well = is_worker_alive()
+        judging = submissions.level_of(visit.db)
+        facts = {
+            "ok": well,
+            "version": __version__,
+            "worker": well,
+            "box": judging,
+            "queue": submissions.queue_length(visit.db),
+        }
+        return data(facts, 200 if well else 503)
+
+    refuse = partial(refusal, site)
+    app = Starlette(
+        routes=[
+            Route("/health", endpoint(health)),
+            *account.ROUTES, *passkeys.ROUTES, *candidates.ROUTES, *api.ROUTES, *documents.ROUTES,
+        ],
+        middleware=[
+            Middleware(AccessLog, settings=site.settings),
+            Middleware(SameSite, address=site.settings.address, refuse=refuse),
+            Middleware(BoundedBody, timeout_s=site.settings.body_timeout_s, refuse=refuse),
+        ],
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )  # fmt: skip
+    app.router.redirect_slashes = False
+    app.state.site = site
+    runs_python = site.libraries.open.content.pyodide is not None
+    return SecurityHeaders(app, security_headers(site.settings.address, runs_python))
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    site: Site = request.app.state.site
+    message = error.detail if error.status_code == 422 else _MESSAGES.get(error.status_code, documents.NOT_FOUND)
+    return refusal(site, request.url.path, error.status_code, message, dict(error.headers or {}))
+
+
+def _failed(request: Request, _error: Exception) -> Response:
+    site: Site = request.app.state.site
+    return refusal(site, request.url.path, 500, "This is our fault, and in our log. Nothing was changed.")
