@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from failuremap.score.box import program
+from failuremap.score.box.cgroup import Cgroup
 from failuremap.score.box.process import Ended, Process
-from failuremap.score.box.reasons import reason_for, reason_of_end
+from failuremap.score.box.program import first_line, setup
+from failuremap.score.box.reasons import reason_for, reason_of_cpu, reason_of_end
+from failuremap.score.box.usage import innermost, measure, starved_s
 from failuremap.score.limits import Limits, Usage
 from failuremap.score.stopped import Stopped
-from failuremap.score.wire import WireError, decode, encode, read_line, write_line
+from failuremap.score.wire import decode, encode, read_line, write_line
 
-READY_BYTES = 1 << 10
+_READY_BYTES = 1 << 10
 _START_S = 20.0
+_OUT_OF_TURN = Stopped("malformed", "the candidate wrote to the judge itself, out of turn or in no form that it reads")
 
 
 class NotStarted(Exception):
-    """The box never came to the point where it could take a candidate."""
+    """The box never came to the point where it could take a candidate; says why, as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -38,89 +40,145 @@ class Box:
         level: How it is shut in: `box-3`, `box-2`, `box-1` or `none`.
     """
 
-    def __init__(self, process: Process, level: str, limits: Limits) -> None:
+    def __init__(self, process: Process, level: str, limits: Limits, group: Cgroup | None = None) -> None:
         self.level = level
         self._process = process
         self._limits = limits
-        self._wall_before_s = 0.0
+        self._group = group
+        self._innermost = process.pid
+        self._cpu_before_s = self._starved_before_s = 0.0
+        self._usage = Usage(0.0, 0.0, 0)
+        self._argument: Any = None
+        self._source = ""
+        self._end: Stopped | None = None
 
     def call(self, argument: object) -> Answer:
         """Returns what `solve` gives for an argument.
 
         Raises:
-            Stopped: There is no answer, and there will be none to later calls.
+            Stopped: There is no answer. After an exception in `solve`, or an answer that cannot be encoded, a further
+                call is tried; after all else the box gives the same reason again.
         """
         encoded = encode(argument)
         return self._answer(["call", encoded], encoded)
 
     def call_again(self) -> Answer:
         """Returns what `solve` gives for the very object of the last call, as that call left it."""
-        return self._answer(["again"], self._after)
+        return self._answer(["again"], self._argument)
+
+    @property
+    def usage(self) -> Usage:
+        """What the candidate has used so far."""
+        self._measure()
+        return self._usage
+
+    def make_ready(self, candidate: str, program: bytes | None) -> None:
+        """Gives the process its program.
+
+        Args:
+            candidate: Its text, of which nothing runs yet.
+            program: The filter of system calls to be put on, if any.
+
+        Raises:
+            NotStarted: The process does not come so far; the candidate has no part in it.
+        """
+        number = secrets.token_hex(16)
+        lines = first_line() + write_line([number, *setup(candidate, self._limits, program)])
+        try:
+            answer = self._process.exchange(lines, most_bytes=_READY_BYTES, wall_s=_START_S, starved_s=float)
+        except (Ended, Stopped):
+            answer = b""
+        if answer != write_line([number, "ready"]).rstrip():
+            raise NotStarted("it did not start here; user namespaces may be switched off")
+        if self._group:
+            self._group.shut()
+        self._innermost = innermost(self._process.pid)
+        self._process.waited_s = 0.0
+        self._starved_before_s = starved_s(self._innermost)
+        self._measure()
+        self._cpu_before_s = self._usage.cpu_s
+        self._usage = Usage(0.0, 0.0, 0)
 
     def load(self, source: str) -> None:
-        """Loads the candidate."""
-        tree = self._ask([source])
-        if tree != ["loaded"]:
-            raise self._malformed()
+        """Loads the candidate.
 
-    def make_ready(self, candidate: str) -> None:
-        """Gives the process its program; a process that fails here is not the candidate's fault."""
-        number = secrets.token_hex(16)
-        lines = program.first_line() + write_line([number, *program.setup(candidate, self._limits)])
-        try:
-            answer = self._process.exchange(lines, most_bytes=READY_BYTES, until_s=_START_S)
-        except (Ended, Stopped):
-            raise NotStarted from None
-        if answer != write_line([number, "ready"]).rstrip():
-            raise NotStarted
-        self._wall_before_s = self._process.waited_s
+        Raises:
+            Stopped: It has no `solve` that could be called.
+        """
+        self._source = source
+        if self._ask([source]) != ["loaded"]:
+            raise self._ended(_OUT_OF_TURN)
 
-    def _answer(self, request: list[Any], encoded: Any) -> Answer:
+    def close(self) -> None:
+        """Ends everything that runs in the box, and leaves nothing of it."""
+        self._measure()
+        self._process.end()
+        if self._group:
+            self._group.close()
+            self._group = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(self, request: list[Any], argument: Any) -> Answer:
         tree = self._ask(request)
-        if len(tree) != 3 or tree[0] != "value":
-            raise self._malformed()
         try:
-            self._after = encoded if tree[2] is None else tree[2]
-            return Answer(decode(tree[1]), decode(self._after))
-        except WireError:
-            raise self._malformed() from None
+            word, value, after = tree
+            self._argument = argument if after is None else after
+            answer = Answer(decode(value), decode(self._argument))
+        except ValueError:
+            raise self._ended(_OUT_OF_TURN) from None
+        if word != "value":
+            raise self._ended(_OUT_OF_TURN)
+        return answer
 
     def _ask(self, request: list[Any]) -> list[Any]:
+        """Writes a request under a new number, and returns what is written for that number."""
+        if self._end:
+            raise self._end
         number = secrets.token_hex(16)
         try:
             line = self._process.exchange(
                 write_line([number, *request]),
                 most_bytes=self._limits.output_bytes,
-                until_s=self._wall_before_s + self._limits.wall_s,
+                wall_s=self._limits.wall_s,
+                starved_s=lambda: starved_s(self._innermost) - self._starved_before_s,
             )
             answered, *tree = read_line(line)
         except Ended:
-            raise reason_of_end(self._process.exit_code(), self.level, self._limits) from None
-        except (WireError, TypeError, ValueError):
-            raise self._malformed() from None
+            raise self._ended(self._reason_of_end()) from None
+        except Stopped as stopped:
+            raise self._ended(stopped) from None
+        except (ValueError, TypeError):
+            raise self._ended(_OUT_OF_TURN) from None
         if answered != number:
-            raise self._malformed()
+            raise self._ended(_OUT_OF_TURN)
         if tree[:1] == ["stop"]:
-            raise reason_for(tree[1:], self._limits)
+            raise reason_for(tree[1:], self._limits, self._source)
         return list(tree)
 
-    @staticmethod
-    def _malformed() -> Stopped:
-        return Stopped("malformed", "the candidate wrote to the judge itself, out of turn or in no form it understands")
+    def _reason_of_end(self) -> Stopped:
+        out_of_memory = self._group is not None and self._group.was_out_of_memory()
+        return reason_of_end(self._process.exit_code(), self.level, self._limits, out_of_memory=out_of_memory)
 
-    @property
-    def usage(self) -> Usage:
-        """What the candidate has used so far."""
-        return Usage(0.0, self._process.waited_s - self._wall_before_s, 0)
+    def _ended(self, stopped: Stopped) -> Stopped:
+        """Returns why there is no answer, and gives the same reason from now on."""
+        self._measure()
+        if stopped.reason == reason_of_cpu(self._limits).reason:
+            self._usage = replace(self._usage, cpu_s=max(self._usage.cpu_s, self._limits.cpu_s - self._cpu_before_s))
+        self._end = stopped
+        return stopped
 
-    def close(self) -> None:
-        """Ends everything that runs in the box."""
-        self._process.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _measure(self) -> None:
+        """Reads what was used; what has ended can be measured no more, except in a cgroup."""
+        cpu_s, memory_bytes = measure(self._innermost)
+        if self._group:
+            cpu_s, memory_bytes = self._group.cpu_s(), max(memory_bytes, self._group.peak_bytes())
+        self._usage = Usage(
+            max(self._usage.cpu_s, cpu_s - self._cpu_before_s),
+            self._process.waited_s,
+            max(self._usage.memory_bytes, memory_bytes),
+        )

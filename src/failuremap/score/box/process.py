@@ -8,14 +8,15 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from failuremap.score.box import interpreter
 from failuremap.score.stopped import Stopped
 
 _CHUNK = 1 << 16
 _GLANCE_S = 0.2
-"""How often a silent process is looked at: children may hold its pipe open after its end."""
-_LAST_WORDS_S = 5.0
+"""How often a silent process is looked at: its children may hold the pipe open after its end."""
+_PATIENCE_S = 5.0
 
 
 class Ended(Exception):
@@ -23,105 +24,108 @@ class Ended(Exception):
 
 
 class Process:
-    """A program in a session of its own, with two pipes; every wait has an end."""
+    """A program in a session of its own, with a pipe to it and one from it; every wait has an end.
+
+    Attributes:
+        pid: The number of the outermost process.
+        waited_s: How long it has been waited for, all together, since this was last set to 0.
+    """
 
     def __init__(self, command: Sequence[str], *, pass_fds: Sequence[int] = ()) -> None:
+        libraries = interpreter.library_folder()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"PYTHONHASHSEED": "0"},
+            # The same order of sets for the same candidate, and the interpreter finds its own library.
+            env={"PYTHONHASHSEED": "0", **({"LD_LIBRARY_PATH": libraries} if libraries else {})},
             cwd="/",
             pass_fds=pass_fds,
             start_new_session=True,
             bufsize=0,
         )
         assert self._process.stdin and self._process.stdout
-        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self._in, False)
-        os.set_blocking(self._out, False)
-        self._read = bytearray()
+        self._pipes = self._process.stdin, self._process.stdout
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+        self._unread = bytearray()
+        self.pid = self._process.pid
         self.waited_s = 0.0
 
-    @property
-    def pid(self) -> int:
-        """The number of the outermost process."""
-        return self._process.pid
-
-    def exchange(self, line: bytes, *, most_bytes: int, until_s: float) -> bytes:
-        """Writes a line and returns the next one that comes back.
+    def exchange(self, line: bytes, *, most_bytes: int, wall_s: float, starved_s: Callable[[], float]) -> bytes:
+        """Writes a line and returns the next one that comes back, without its end.
 
         Args:
             line: What is written, its end included.
             most_bytes: The longest answer.
-            until_s: When all waits together have lasted this long, there is no further answer.
+            wall_s: When all waits together have lasted this long, there is no further answer.
+            starved_s: How long of it the process could have run, had a processor been free; this time does not count.
 
         Raises:
             Stopped: The answer is too long, or does not come in time.
             Ended: There will be none.
         """
         began = time.monotonic()
+        deadline = began + wall_s - self.waited_s
+        unwritten = memoryview(line)
         try:
-            return self._exchange(memoryview(line), most_bytes, began + until_s - self.waited_s)
+            while unwritten or b"\n" not in self._unread:
+                if len(self._unread) > most_bytes:
+                    raise Stopped("output", f"the candidate's answer is longer than output_bytes={most_bytes}")
+                if time.monotonic() >= deadline and time.monotonic() >= deadline + starved_s():
+                    raise Stopped("timeout", f"the candidate gave no answer within wall_s={wall_s:g}")
+                unwritten = self._step(unwritten)
         finally:
             self.waited_s += time.monotonic() - began
+        answer, _, self._unread = self._unread.partition(b"\n")
+        return bytes(answer)
 
-    def _exchange(self, unwritten: memoryview, most_bytes: int, deadline: float) -> bytes:
-        while True:
-            end = self._read.find(b"\n")
-            if end >= 0 and not unwritten:
-                line = bytes(self._read[:end])
-                del self._read[: end + 1]
-                return line
-            if len(self._read) > most_bytes:
-                raise Stopped("output", f"an answer is longer than output_bytes={most_bytes}")
-            unwritten = self._step(unwritten, deadline)
-
-    def _step(self, unwritten: memoryview, deadline: float) -> memoryview:
-        """Waits until a part can be written or read, and does it."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise Stopped("timeout", "the wall time is over")
-        ready = select.select([self._out], [self._in] if unwritten else [], [], min(left, _GLANCE_S))
-        if ready[0]:
-            if not (chunk := os.read(self._out, _CHUNK)):
+    def _step(self, unwritten: memoryview) -> memoryview:
+        """Waits until something can be written or read, and does it; returns what is left to write."""
+        stdin, stdout = (pipe.fileno() for pipe in self._pipes)
+        ready = _wait(stdin if unwritten else None, stdout, _GLANCE_S)
+        if stdout in ready:
+            if not (chunk := os.read(stdout, _CHUNK)):
                 raise Ended
-            self._read += chunk
-        if ready[1]:
+            self._unread += chunk
+        if stdin in ready:
             try:
-                return unwritten[os.write(self._in, unwritten[:_CHUNK]) :]
+                return unwritten[os.write(stdin, unwritten[:_CHUNK]) :]
             except BlockingIOError:
                 return unwritten
             except BrokenPipeError:
                 raise Ended from None
-        if not any(ready) and self._process.poll() is not None:
+        if not ready and self._process.poll() is not None:
             raise Ended
         return unwritten
 
-    def end(self) -> int:
-        """Ends the process and its group, waits until nothing of it runs, and returns its exit code."""
+    def exit_code(self) -> int:
+        """Returns how the process ended; one that goes on without its pipe is ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0 if self._process.stdin is None else 0.0)
+            return self._process.wait(_PATIENCE_S)
+        return self.end()
+
+    def end(self) -> int:
+        """Ends the process and its group, waits until nothing holds its pipe, and returns its exit code."""
+        if any(pipe.closed for pipe in self._pipes):
+            return self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         code = self._process.wait()
-        self._drain()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                stream.close()
+        deadline = time.monotonic() + _PATIENCE_S
+        stdout = self._pipes[1].fileno()
+        while (left := deadline - time.monotonic()) > 0 and (not _wait(None, stdout, left) or os.read(stdout, _CHUNK)):
+            pass
+        for pipe in self._pipes:
+            pipe.close()
         return code
 
-    def exit_code(self) -> int:
-        """Returns how the process ended of itself; one that goes on without its pipe is ended."""
-        try:
-            return self._process.wait(_LAST_WORDS_S)
-        except subprocess.TimeoutExpired:
-            return self.end()
 
-    def _drain(self) -> None:
-        """Reads until whatever else held the pipe has ended too."""
-        deadline = time.monotonic() + _LAST_WORDS_S
-        while (left := deadline - time.monotonic()) > 0:
-            if select.select([self._out], [], [], left)[0] and not os.read(self._out, _CHUNK):
-                return
+def _wait(stdin: int | None, stdout: int, seconds: float) -> set[int]:
+    """Returns which of two pipes can be used, after so many seconds at most."""
+    poll = select.poll()
+    poll.register(stdout, select.POLLIN)
+    if stdin is not None:
+        poll.register(stdin, select.POLLOUT)
+    return {pipe for pipe, _ in poll.poll(max(0.0, seconds) * 1000)}

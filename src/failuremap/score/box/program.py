@@ -7,7 +7,6 @@ import functools
 import json
 import marshal
 import re
-import sys
 from importlib.resources import files
 from typing import Any
 
@@ -45,9 +44,14 @@ def first_line() -> bytes:
     return json.dumps([(name, base64.b64encode(marshal.dumps(text)).decode()) for name, text in code]).encode() + b"\n"
 
 
-def setup(candidate: str, limits: Limits) -> list[Any]:
-    """Returns what the worker does before it loads the candidate: the modules it imports, and the limits it sets."""
-    named = set(re.findall(r"\w+", candidate))
+def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
+    """Returns what the worker does before it loads the candidate.
+
+    Args:
+        candidate: Its text; a module that it does not name is not loaded.
+        limits: What the process may use.
+        program: The filter of system calls that the worker puts on, if any.
+    """
     amounts = {
         "RLIMIT_CPU": limits.cpu_s,
         "RLIMIT_AS": limits.memory_bytes,
@@ -55,4 +59,5 @@ def setup(candidate: str, limits: Limits) -> list[Any]:
         "RLIMIT_NOFILE": limits.open_file_count,
         "RLIMIT_CORE": 0,
     }
-    return [sorted(OFFERED_MODULES & named), list(amounts.items())]
+    named = OFFERED_MODULES.intersection(re.findall(r"\w+", candidate))
+    return [sorted(named), list(amounts.items()), program.hex() if program else ""]
