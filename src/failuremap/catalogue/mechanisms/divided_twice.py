@@ -111,7 +111,7 @@ def broken(window):
 def attempt(window):
     from fractions import Fraction
 
-    means = [[Fraction(value) / max(count, 1) for value in gradient] for gradient, count in window if count]
+    means = [[Fraction(value, count) for value in gradient] for gradient, count in window if count]
     return [float(sum(column) / len(window)) for column in zip(*means, strict=True)]
 
 
