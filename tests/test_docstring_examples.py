@@ -1,4 +1,4 @@
-"""The examples in docstrings are run: rules, catalogue and aggregate."""
+"""The examples in docstrings are run: rules, catalogue, aggregate and score."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 MODULES = [
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-    for room in ("rules", "catalogue", "aggregate")
+    for room in ("rules", "catalogue", "aggregate", "score")
     for path in sorted((SOURCE / "failuremap" / room).rglob("*.py"))
     if ">>>" in path.read_text(encoding="utf-8")
 ]
