@@ -48,7 +48,7 @@ def reason_for(parts: list[Any], limits: Limits, source: str = "") -> Stopped:
         "where": f" in line {detail}" if type(detail) is int and 0 < detail <= limits.source_bytes else "",
         "name": detail if type(detail) is str and detail in _TYPES else "a type of its own",
         "module": detail if type(detail) is str and detail and detail in re.findall(r"[\w.]+", source) else "a module",
-        "limit": f"{limit}",
+        "limit": f"memory_bytes={limits.memory_bytes}",
     }
     return Stopped(outcome, sentence.format(**words))
 
