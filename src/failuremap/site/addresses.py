@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import posixpath
 import re
 from urllib.parse import urlsplit
 
@@ -88,4 +88,4 @@ def relative(target: str, page: str) -> str:
         '../FM-001-3/index.html#attempt'
     """
     path, mark, fragment = target.partition("#")
-    return os.path.relpath(path, os.path.dirname(page) or ".").replace(os.sep, "/") + mark + fragment
+    return posixpath.relpath(path, posixpath.dirname(page) or ".") + mark + fragment

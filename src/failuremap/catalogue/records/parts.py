@@ -8,6 +8,7 @@ import math
 import sys
 from collections import Counter
 from datetime import date
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
@@ -116,7 +117,8 @@ class Implementation(Part):
         return self
 
 
-def imported_modules(source: str) -> set[str]:
+@lru_cache(maxsize=2048)  # both forms of a record hold the same scripts, and all variants the same harness
+def imported_modules(source: str) -> frozenset[str]:
     """Returns the top-level names of the modules that a Python text imports; `.` stands for a relative import.
 
     Raises:
@@ -128,7 +130,7 @@ def imported_modules(source: str) -> set[str]:
         raise ValueError(f"source is no Python: {str(error) or 'nested too deeply'}") from error
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     taken = {"." if node.level else str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    return {name.split(".")[0] or "." for name in plain | taken}
+    return frozenset(name.split(".")[0] or "." for name in plain | taken)
 
 
 class Implementations(Part):
