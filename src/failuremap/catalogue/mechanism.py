@@ -105,6 +105,7 @@ class Mechanism:
         signs: Alternatives; the evidence shows all signs of one of them.
         never: Signs that exclude it.
         separated_by: What would tell it from those that leave like evidence.
+        symptoms: How people tell of it who don't know its cause yet; the site's search reads them.
         audit_sees: What an audit of a job that has it reports.
         audit_blind: Why an audit can't name it in a live job; "" where it does.
         repair: What to do, in PyTorch.
@@ -137,6 +138,7 @@ class Mechanism:
     signs: Signs = (frozenset(),)
     never: frozenset[Sign] = frozenset()
     separated_by: str
+    symptoms: tuple[str, ...] = ()
     audit_sees: str
     audit_blind: str = ""
     repair: str

@@ -70,6 +70,10 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.TERM_GROWS_WITH_WINDOW}),
     separated_by="windows of different lengths: a term that lacks the division by the window grows with it",
+    symptoms=(
+        "The router's balancing loss is over-weighted by the number of accumulation steps.",
+        "A multi-token-prediction or auxiliary loss is too strong against the main loss.",
+    ),
     audit_sees=(
         "A main term that is right, and beside it one whose total weight goes by the micro-batches of the window. "
         "Where all windows are equally long, any total counts as the script's own choice."

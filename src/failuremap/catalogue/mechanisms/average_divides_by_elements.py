@@ -55,6 +55,7 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.DIVIDED_BY_ELEMENTS}),
     separated_by="tensors of different sizes: here each has its own factor, one over its number of elements",
+    symptoms=("The average divides by numel() of the tensor.",),
     audit_sees=(
         "Units that weigh alike in every tensor, with a factor for each tensor in proportion to one over its size, "
         "where there are three sizes at least; an average that is a plain sum is named replicas-summed."

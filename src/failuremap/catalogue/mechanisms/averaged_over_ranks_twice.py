@@ -55,6 +55,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_MEAN_TWICE}, {Sign.LOSS_OVER_WORLD}),
     never=frozenset({Sign.SINGLE_RANK, Sign.COEFFICIENTS_SUM}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
+    symptoms=(
+        "DDP averages, and the script divides by the number of processes again.",
+        "The update is too small by the world size: averaged by the hook and by hand.",
+    ),
     audit_sees="Units that weigh alike and 1/R of a mean together, with reduction coefficients of 1/R^2.",
     repair=(
         "Divide by the world size in one place. DDP does it already: leave / dist.get_world_size() out of the loss "

@@ -54,6 +54,7 @@ MECHANISM = Mechanism(
     promised="",
     law="Statistics are the exact mean by count over rows with examples, the counter is their largest; [] without any.",
     separated_by="the buffers in what is saved, compared with those of all replicas",
+    symptoms=("BatchNorm running statistics stay those of the first rank or client.",),
     audit_sees="Nothing of the buffers: the gradients of a job that has it are added up as they should be.",
     audit_blind="Buffers take no part in an update, and updates are all that the audit looks at.",
     repair=(

@@ -60,6 +60,10 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.CLIPPED_BEFORE_REDUCTION}),
     separated_by="a run without clipping",
+    symptoms=(
+        "Each rank clips its own gradient before the all_reduce.",
+        "clip_grad_norm_ runs on every micro-batch, before the window is complete.",
+    ),
     audit_sees=(
         "Clip factors that differ between ranks or micro-batches, and coefficients that are alike once these factors "
         "are divided out; without torch's clipping functions, coefficients that change from step to step."

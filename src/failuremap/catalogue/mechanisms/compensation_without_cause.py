@@ -77,6 +77,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.LOSS_TIMES_WORLD}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
+    symptoms=(
+        "The loss is multiplied by the world size, and nothing averages.",
+        "DDP was left out or sums, but the script still scales the loss up by dp_size.",
+    ),
     audit_sees=(
         "Units that weigh R times their fair share, with reduction coefficients of 1/R: the surplus is in the scale "
         "that reached the loss."

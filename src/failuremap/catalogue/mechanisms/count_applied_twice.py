@@ -65,6 +65,7 @@ MECHANISM = Mechanism(
     attempt_follows="counts_twice_over_mean_count",
     signs=signs({Sign.UNEQUAL_COUNTS_ACROSS_RANKS}, {Sign.UNEQUAL_COUNTS_ACROSS_MICRO_BATCHES}),
     separated_by="whether the loss of each rank is a sum or a mean over its units",
+    symptoms=("Gradients of summed losses are multiplied by the token count again: weighted twice.",),
     audit_sees=(
         "Losses that weigh their units alike, and coefficients in proportion to the ranks' counts: the heaviest unit "
         "outweighs the lightest as the largest count does the smallest, the wrong way round for a mean."

@@ -58,6 +58,7 @@ MECHANISM = Mechanism(
         Clause("no-units", "boundary", "Without any unit there is no update: [].", ("no units", "no rows")),
     ),
     separated_by="batches so small that the sum of their counts fits into the type",
+    symptoms=("The token or sample count overflows int32, or loses units in fp16.",),
     audit_sees=(
         "Units that weigh alike, with a factor on all of them that jumps from step to step and may be negative."
     ),

@@ -56,6 +56,7 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.DEPARTED_RANK_COUNTED}),
     separated_by="a step at which all ranks that started are there",
+    symptoms=("After a worker is lost or runs out of data, gradients are still divided by the initial world size.",),
     audit_sees=(
         "Steps that are right while all ranks are there, and last ones whose total weight is the share of the ranks "
         "that are left."

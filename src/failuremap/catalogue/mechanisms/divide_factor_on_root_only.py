@@ -53,6 +53,7 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.MODULES_APART, Sign.SOME_PARAMETERS}),
     separated_by="which parameters differ: those of the nested modules, all by the same factor, and no others",
+    symptoms=("set_gradient_divide_factor was called on the root module alone.",),
     audit_sees=(
         "Parameters that follow the mean beside others whose update is R over the factor times as large; the latter "
         "are those of the module that was wrapped last."

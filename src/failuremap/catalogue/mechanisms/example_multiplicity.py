@@ -46,6 +46,10 @@ MECHANISM = Mechanism(
     promised="",
     law="The ranks' lists together hold each example once, and their lengths differ by 1 at most.",
     separated_by="the ids that the ranks read in one epoch, counted",
+    symptoms=(
+        "The sampler's padding repeats samples; a sample is twice in one global batch.",
+        "Data already split by rank is split again.",
+    ),
     audit_sees="Units that all weigh the same: to the audit each copy of an example is a unit of its own.",
     audit_blind="The audit counts units by their losses and cannot know that two of them are one example.",
     repair=(

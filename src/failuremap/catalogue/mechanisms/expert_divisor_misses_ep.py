@@ -68,6 +68,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.DIVIDED_BY_OWN_GROUP, Sign.SOME_PARAMETERS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a run without expert parallelism: the experts' update changes by its size, all other updates stay",
+    symptoms=(
+        "Expert gradients are ep_size times too large under expert parallelism, the dense ones right.",
+        "MoE experts need a divide factor of their own.",
+    ),
     audit_sees=(
         "Expert parameters, by name, whose update is a multiple of that of the rest; the multiple is the size of the "
         "expert-parallel group, the ranks over those that the script reduces these gradients over, in a job whose "

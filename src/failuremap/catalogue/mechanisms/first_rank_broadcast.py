@@ -58,6 +58,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.FIRST_RANK_ONLY}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the ranks that are left: the first one alone here",
+    symptoms=("broadcast(grad, 0) stands where an all_reduce should.",),
     audit_sees=(
         "The same update on all ranks, with coefficient 1 on rank 0 and 0 on the others. With two ranks a mean that "
         "lost rank 1 and was divided by those that came leaves the same coefficients."

@@ -66,6 +66,9 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_RANK, Sign.FORWARD_BYPASSED_WRAPPER}),
     separated_by="whether backward runs inside no_sync() as well",
+    symptoms=(
+        "no_sync wraps the forward alone, or the forward lies outside of it: accumulation is never synchronised.",
+    ),
     audit_sees=(
         "Updates that hold the rank's own contributions only, behind forwards that ran under no_sync() and a last "
         "backward that did not. Of the costly half, which trains right, nothing."

@@ -68,6 +68,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.GATHERED_WITHOUT_GRADIENT}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a reference in one process, where nothing has to be gathered",
+    symptoms=(
+        "The contrastive (CLIP, SimCLR) gradient is 1/N too small with all_gather over ranks.",
+        "Gathered features carry no gradient: worse retrieval with several GPUs.",
+    ),
     audit_sees=(
         "Where all ranks compute one loss on the same targets, with a gradient of their own each, over as many rows "
         "and classes as they gather while autograd records and doesn't see it: a mean of what should add up. Of rows "

@@ -56,6 +56,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_MEAN}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
+    symptoms=(
+        "The loss is divided by the global number of tokens, and DDP divides by the world size once more.",
+        "The gradient is 1/R of the intended one; Adam hides it, clipping shows it.",
+    ),
     audit_sees=(
         "Units that weigh alike, whatever the counts of their ranks, and 1/R of a mean together; the reduction's "
         "coefficients are 1/R."

@@ -64,6 +64,10 @@ MECHANISM = Mechanism(
     ),
     promised="mean_over_ranks_sum_over_window",
     separated_by="a run of the same batch at another size of the shard group: the update changes by the ratio of sizes",
+    symptoms=(
+        "The gradient grows with the sequence-parallel or context-parallel size.",
+        "dp2cp4 and dp8 train differently at the same global batch; the divisor counts another group.",
+    ),
     audit_sees=(
         "Units that weigh alike and together the reciprocal of a group's size, which passes for a factor of the "
         "script's own; with one replica only it is 1/R and is named global-denominator-averaged-again."

@@ -60,6 +60,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.REDUCTION_FAILED}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the job's log: an error that was caught in the step concerned, and in no other",
+    symptoms=("A collective fails or times out, the exception is caught, and the step uses half-reduced buckets.",),
     audit_sees=(
         "At the step concerned, parameters whose update lacks other ranks' contributions beside parameters that are "
         "reduced, and an error that came out of a collective between backward and step; all other steps are right "

@@ -55,6 +55,9 @@ MECHANISM = Mechanism(
     ),
     promised="mean",
     separated_by="the number of collectives that a gradient goes through: replicas-summed has one, this has two",
+    symptoms=(
+        "DDP averages gradients of summed losses: the scale grows with the batch, and differs from one process.",
+    ),
     audit_sees=(
         "Where it is so for a part of the parameters: their update is R times that of the rest. Where for all, a sum "
         "of the ranks' means, as in replicas-summed."

@@ -43,6 +43,10 @@ MECHANISM = Mechanism(
     ),
     attempt_follows="mean",
     separated_by="the printed loss beside that of one process on the same batch",
+    symptoms=(
+        "The logged loss is that of one rank, or too small by the number of GPUs; training itself is right.",
+        "The reported gradient norm differs between ranks.",
+    ),
     audit_sees="Nothing wrong: the gradients that the optimizer steps on are those of the right loss.",
     audit_blind="The audit judges what the optimizer steps on, and this is right; it does not read what is printed.",
     repair=(

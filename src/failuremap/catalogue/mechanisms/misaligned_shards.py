@@ -61,6 +61,10 @@ MECHANISM = Mechanism(
     ),
     promised="sum",
     separated_by="an update that the gradients of other parameters explain, and a parameter's own do not",
+    symptoms=(
+        "The ranks' lists of gradients differ, so an all_reduce pairs the wrong tensors.",
+        "Expert gradients are scrambled for one topology; unrelated gradients are added.",
+    ),
     audit_sees=(
         "Parameters whose update is no combination of the gradients that backward computed for them, and, where ranks "
         "unpack different views, replicas that drift apart."

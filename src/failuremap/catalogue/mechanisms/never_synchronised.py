@@ -66,6 +66,10 @@ MECHANISM = Mechanism(
         }
     ),
     separated_by="whether the model is wrapped, and whether the wrapper's forward is called outside no_sync()",
+    symptoms=(
+        "The model was not wrapped in DDP, no all_reduce: each rank trains alone.",
+        "No gradient synchronisation at all; manual optimisation forgot it.",
+    ),
     audit_sees=(
         "Each rank's update holds its own contributions and none of another; the model is not wrapped, or every "
         "forward and backward ran inside no_sync()."

@@ -55,6 +55,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COPIES_IN_NORM}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a run without clipping, or on one rank",
+    symptoms=(
+        "The gradient norm is too large by the root of the number of ranks, so clipping is too strong.",
+        "The norm counts each replicated parameter once for every copy, as with tied or tensor-parallel weights.",
+    ),
     audit_sees=(
         "Where torch's functions clip and all of the gradient is copies: a norm that is the update's own times the "
         "root of a number of ranks, over which the script adds something up before the step. Where a part is sharded, "

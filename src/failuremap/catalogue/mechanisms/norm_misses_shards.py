@@ -69,6 +69,10 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.SHARDS_SCALED_APART}),
     separated_by="a run without clipping, or on one rank",
+    symptoms=(
+        "Each rank clips its FSDP shard by the shard's own norm.",
+        "clip_grad_norm_ on sharded parameters uses the partial, local norm.",
+    ),
     audit_sees=(
         "With FSDP2, shards of one update that have factors of their own, one for each rank. Where whole parameters "
         "are dealt out to the ranks, as in ZeRO, different coefficients, which get this name where they are those of "

@@ -61,6 +61,7 @@ MECHANISM = Mechanism(
     promised="",
     law="Each element is the float nearest to the exact sum, at any offset and for any order of the ranks.",
     separated_by="two ranks, whose sum has one order, or numbers that no addition rounds",
+    symptoms=("Results change in the last bits with bucket size or order: not reproducible.",),
     audit_sees="Right coefficients and a residual of rounding size: the job is called right.",
     audit_blind="It moves the last bits of the update, which are below what any coefficient can show.",
     repair=(

@@ -66,6 +66,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}),
     never=frozenset({Sign.SINGLE_RANK, Sign.RESULT_UNUSED, Sign.REDUCTION_UNAWAITED, Sign.REDUCTION_FAILED}),
     separated_by="the parameters concerned: some here, all where nothing is reduced",
+    symptoms=(
+        "A parameter added or replaced after DDP was constructed is not reduced: LoRA adapters, ignored modules.",
+        "Moving the wrapped model to CPU and back stops its synchronisation.",
+    ),
     audit_sees=(
         "Parameters, by name, whose update is the rank's own contribution on every rank, beside others whose update "
         "is the mean."

@@ -53,6 +53,10 @@ MECHANISM = Mechanism(
     attempt_follows="first_rank",
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="whether the job promises the sum over its parts, or the mean over its replicas",
+    symptoms=(
+        "A gradient declared Partial(sum) is averaged: too small by the tensor-parallel size.",
+        "Norm parameters move too slowly once their partial gradients are averaged rather than added up.",
+    ),
     audit_sees=(
         "With --promise sum: all units weigh alike, and each 1/R of what was promised, R being the number of ranks. "
         "With the default promise such a job counts as a mean."

@@ -73,6 +73,10 @@ MECHANISM = Mechanism(
         {Sign.ACTIVATIONS_CROSS, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP},
     ),
     separated_by="whether activations cross the ranks in forward: then the ranks' gradients are parts, not replicas",
+    symptoms=(
+        "LayerNorm weights drift apart between tensor-parallel ranks.",
+        "Sequence-parallel norm or router gradients are not all-reduced over the tp group.",
+    ),
     audit_sees=(
         "On the parameters concerned, by name, each rank's own part of the gradient, where DTensors say that the ranks "
         "run one model together, or the script's own functions pass activations between them, without DDP. Where these "

@@ -62,6 +62,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.RANK_MISSING}),
     never=frozenset({Sign.OWN_RANK_ONLY, Sign.SINGLE_RANK}),
     separated_by="the ranks that are left: all others here",
+    symptoms=("One rank's gradient never arrives in the average.",),
     audit_sees="The same update on all ranks, with coefficient 0 on every contribution of one rank.",
     repair=(
         "Reduce p.grad itself, on every rank, over the default group, before optimizer.step(): for p in "

@@ -59,6 +59,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.STEPS_DIFFER}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the learning rates and the skipped steps of the ranks; the updates themselves are equal",
+    symptoms=(
+        "GradScaler or a nan check skips the step on one rank alone.",
+        "The learning rate differs per rank.",
+    ),
     audit_sees=(
         "Learning rates that are not the same on all ranks; or a step that one rank leaves out, having gone backward "
         "for it, and weights that differ from then on. Other settings of an optimizer are not compared."

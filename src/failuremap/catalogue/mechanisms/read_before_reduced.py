@@ -55,6 +55,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.REDUCTION_UNAWAITED}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a second run, or one with every handle waited for at once: the update changes",
+    symptoms=("The optimizer reads gradients while an async all_reduce is still running: no wait() on the handle.",),
     audit_sees=(
         "Updates that lack contributions of other ranks, and a reduction of theirs whose handle nobody had waited for "
         "when the optimizer stepped. Where all had arrived by chance, the job is right at these steps, and a note says "

@@ -61,6 +61,10 @@ MECHANISM = Mechanism(
     ),
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="a window of another number of micro-batches",
+    symptoms=(
+        "The accumulated .grad is all-reduced after every micro-batch, so early ones are reduced several times.",
+        "Gradients are reduced twice when clipping.",
+    ),
     audit_sees=(
         "Coefficients that fall by the factor R from each micro-batch of the window to the next, alike on all ranks."
     ),

@@ -61,6 +61,7 @@ MECHANISM = Mechanism(
     promised="",
     law="Each element is the bfloat16 nearest to the exact sum, ties to even, in whichever order the vectors come.",
     separated_by="the same sum in float32",
+    symptoms=("The reduction rounds in bf16 or fp16: unstable at many ranks only.",),
     audit_sees="Right coefficients, and a residual as large as the rounding of the small type, evenly spread.",
     audit_blind="No coefficient is wrong: what rounding takes away is small in one step, and unlike from step to step.",
     repair=(

@@ -63,6 +63,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.OWN_RANK_ONLY, Sign.DDP_PRESENT}, {Sign.OWN_RANK_ONLY, Sign.FORWARD_BYPASSED_WRAPPER}),
     never=frozenset({Sign.SINGLE_RANK, Sign.SOME_PARAMETERS, Sign.SYNCHRONISATION_OFF, Sign.FORWARD_UNSYNCHRONISED}),
     separated_by="whether the wrapper's forward is called, and whether inside no_sync()",
+    symptoms=(
+        "model.module(x) or decode() is called, not the DDP wrapper: no synchronisation.",
+        "The loss is computed on the unwrapped model, and the ranks drift apart.",
+    ),
     audit_sees=(
         "Each rank's update holds its own contributions and none of another, in a job whose model is wrapped; the "
         "backward passes follow no forward of the wrapper."

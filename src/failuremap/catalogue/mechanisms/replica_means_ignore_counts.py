@@ -56,6 +56,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.UNEQUAL_COUNTS_ACROSS_RANKS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="unequal counts on the ranks, with equal counts in the micro-batches of each rank",
+    symptoms=(
+        "The loss looks fine, but a token on a short batch weighs more than one on a long batch.",
+        "Ranks with unequal batch sizes or token counts are averaged equally.",
+    ),
     audit_sees=(
         "Effective weights that are equal on each rank and differ between ranks, in inverse proportion to the ranks' "
         "unit counts."

@@ -57,6 +57,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.REPLICAS_DIFFER_AT_START}),
     never=frozenset({Sign.SINGLE_RANK, Sign.REPLICAS_DIFFER_LATER}),
     separated_by="the parameters before the first step",
+    symptoms=("Each rank initialises with another seed, and the model is not broadcast.",),
     audit_sees="Parameters that differ between the ranks before the first step, under updates that are the same.",
     repair=(
         "Broadcast once, before training: for t in [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, "

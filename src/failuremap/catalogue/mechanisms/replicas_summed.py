@@ -57,6 +57,11 @@ MECHANISM = Mechanism(
     signs=signs({Sign.COEFFICIENTS_SUM}),
     never=frozenset({Sign.SINGLE_RANK, Sign.LOSS_TIMES_WORLD}),
     separated_by="another number of micro-batches than ranks: this factor is that of the ranks",
+    symptoms=(
+        "The gradient norm is 8 times as large on 8 GPUs.",
+        "Gradients are summed over workers, not averaged; the loss grows with the number of GPUs.",
+        "all_reduce(SUM) without a division by the world size.",
+    ),
     audit_sees=(
         "Units that weigh alike and R times their fair share together, R being the number of ranks, with reduction "
         "coefficients of 1."

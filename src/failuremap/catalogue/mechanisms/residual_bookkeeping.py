@@ -58,6 +58,7 @@ MECHANISM = Mechanism(
     promised="",
     law="Updates are the mean of those of each rank alone, memories are its own, and both add up to the gradients.",
     separated_by="one rank, or ranks whose gradients are equal",
+    symptoms=("The error feedback of compressed gradients subtracts the wrong thing.",),
     audit_sees="Updates that are no combination of the gradients; it names the communication hook where there is one.",
     audit_blind="Compression is lossy by design, in the repaired job as well: the audit can't tell either of them.",
     repair=(

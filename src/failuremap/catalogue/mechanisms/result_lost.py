@@ -65,6 +65,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.RESULT_UNUSED}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the collectives that were called: here one on every gradient, where nothing is reduced none",
+    symptoms=(
+        "all_reduce works on a copy (cat, contiguous, to) that is never written back: the gradient is unchanged.",
+        "The return value of the all-reduce is dropped.",
+    ),
     audit_sees=(
         "Updates that hold the contributions of the rank, or of its group, and of no other; and, after backward, a "
         "reduction over the ranks that are missing, of as many elements as these parameters have, into a tensor that "

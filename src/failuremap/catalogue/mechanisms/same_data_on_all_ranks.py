@@ -51,6 +51,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.SAME_CONTRIBUTIONS}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="the batches of two ranks in one step",
+    symptoms=(
+        "Identical batches on several GPUs: no DistributedSampler, or one seed for the data of all ranks.",
+        "R times the compute, the same effective batch.",
+    ),
     audit_sees="The same gradient on all ranks, computed on the same targets.",
     repair=(
         "Shard the data: sampler = DistributedSampler(data); loader = DataLoader(data, batch_size=size_per_rank, "

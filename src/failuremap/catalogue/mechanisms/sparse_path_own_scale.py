@@ -57,6 +57,7 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.SPARSE_APART, Sign.SOME_PARAMETERS}),
     separated_by="another predivide factor: the sparse parameters' update follows it, the dense ones' does not",
+    symptoms=("Sparse embedding gradients have another scale than dense ones.",),
     audit_sees=(
         "The parameters with sparse gradients, and only these, get a multiple of the update of the rest. It is a fault "
         "where it is the number of ranks or of micro-batches, or one over it; any other may be the script's own."

@@ -57,6 +57,7 @@ MECHANISM = Mechanism(
         "of the weights does not depend on how the window was cut."
     ),
     separated_by="a window of one micro-batch beside one of several with the same mean gradient",
+    symptoms=("Weight decay, momentum or Adam moments advance at every micro-batch.",),
     audit_sees="A right gradient at each step: counter, decay and learning rate are beside it.",
     audit_blind=(
         "The audit reads the gradient that the optimizer steps on, and neither the optimizer's own state nor its "

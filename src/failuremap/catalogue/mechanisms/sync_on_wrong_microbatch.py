@@ -61,6 +61,7 @@ MECHANISM = Mechanism(
     signs=signs({Sign.UNSYNCHRONISED_TAIL}),
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="whether the forward of the last micro-batch runs inside no_sync()",
+    symptoms=("The all-reduce runs on the first micro-batch, and the later ones stay on their ranks.",),
     audit_sees=(
         "Coefficients that are alike on all ranks up to one micro-batch of the window, and behind it are those of the "
         "rank's own contributions, with nothing of the others."

@@ -54,6 +54,7 @@ MECHANISM = Mechanism(
     attempt_follows="mean",
     signs=signs({Sign.OWN_RANK_ONLY}),
     separated_by="whether the parameters of the two stages are copies of one weight, which only the model's code says",
+    symptoms=("Tied embeddings on two pipeline stages or devices train apart.",),
     audit_sees=(
         "Two parameters under names of their own, each with an update of its own contributions: as of a model whose "
         "weights are not tied."

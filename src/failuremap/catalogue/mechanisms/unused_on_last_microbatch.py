@@ -62,6 +62,9 @@ MECHANISM = Mechanism(
         {Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.OWN_RANK_ONLY},
     ),
     separated_by="the parameters concerned: those without a gradient in the window's last micro-batch, and only these",
+    symptoms=(
+        "Parameters that the last micro-batch does not use are never synchronised, under find_unused_parameters.",
+    ),
     audit_sees=(
         "Parameters whose update lacks other ranks' contributions, all from micro-batches before the last, beside "
         "parameters that are reduced."

@@ -53,6 +53,9 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.WEIGHED_BY_SEQUENCES}),
     separated_by="sequences of one length: then both counts give the same weights",
+    symptoms=(
+        "Sequences weigh the same where tokens should, or the other way round: a sample share with a token mean.",
+    ),
     audit_sees=(
         "Tokens that weigh the same inside a part and differ between parts, in inverse proportion to the mean length "
         "of the parts' sequences. These are counted where the loss gets its targets as a table, or as a view of one."

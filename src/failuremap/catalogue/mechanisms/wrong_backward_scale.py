@@ -64,6 +64,10 @@ MECHANISM = Mechanism(
         "number as v times the gradients returned."
     ),
     separated_by="a reference run in one process, or the dot-product test of the collective on its own",
+    symptoms=(
+        "The differentiable all_gather or psum gives world_size times the gradient.",
+        "The backward of a collective is off by the number of workers.",
+    ),
     audit_sees=(
         "Coefficients, counts and losses of a right job, and a note that names the autograd functions in which the "
         "script passes activations between the ranks, and that their backward is not checked."

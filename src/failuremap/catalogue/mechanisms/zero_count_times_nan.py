@@ -63,6 +63,7 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION, Sign.WEIGHED_BY_COUNTS}),
     separated_by="the weights at steps where each rank has units: here its share of them, in a plain mean 1/R for all",
+    symptoms=("An empty rank's nan gradient times its weight of 0 is nan.",),
     audit_sees=(
         "A nan at a step where a rank counts no unit and others do, in a job whose coefficients go by the counts at "
         "other steps. Where they don't, or no rank counts a unit, the audit names zero-total. Of a rank that counts "

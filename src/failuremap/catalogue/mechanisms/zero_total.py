@@ -64,6 +64,10 @@ MECHANISM = Mechanism(
     by_signs_alone=True,
     signs=signs({Sign.NONFINITE, Sign.EMPTY_CONTRIBUTION}),
     separated_by="a batch in which each rank and micro-batch has a valid unit",
+    symptoms=(
+        "A rank whose labels are all -100 makes every rank's loss NaN.",
+        "No supervised token in the batch: 0/0.",
+    ),
     audit_sees="An update that is not finite, at a step where a rank or micro-batch counts no unit.",
     repair=(
         "Divide summed losses, which are 0 over nothing, by the count of the whole window (the list of this rank's "
