@@ -157,11 +157,15 @@ def _install_capture(request: dict[str, Any]) -> Any:
     if not request["trace_dir"]:
         return lambda: None
     from failuremap.audit import capture
+    from failuremap.audit.capture import sampling
     from failuremap.audit.launch.job import BOOTSTRAP
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(BOOTSTRAP), os.environ["PYTHONPATH"]])
     os.environ["FAILUREMAP_TRACE_DIR"] = request["trace_dir"]
     os.environ["FAILUREMAP_RUN_ID"] = request["run_id"]
+    os.environ.setdefault("FAILUREMAP_EVERY", "1")
+    if first := os.environ.get("TESTS_FIRST_WINDOWS"):  # jobs of a few steps, read in part from early on
+        sampling.FIRST = int(first)
     capture.install()
     return capture.finish
 

@@ -91,5 +91,12 @@ class BesideReader:
         )  # fmt: skip
 
 
+def norms_of(step: dict[str, Any]) -> list[tuple[tuple[int, ...], float]] | None:
+    """The lengths of what a rank has of an update, by the ranks that hold it together; None where not known."""
+    if "norms" in step:
+        return [(of_runs(norm["parts"]), float(norm["norm"])) for norm in step["norms"]]
+    return None if step.get("norm") is None else [((), float(step["norm"]))]
+
+
 def _each(runs: Iterable[tuple[float | None, int]]) -> list[float | None]:
     return [None if rate is None else float(rate) for rate, count in runs for _ in range(count)]

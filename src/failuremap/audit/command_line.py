@@ -35,6 +35,7 @@ class Options:
     json_path: str | None
     html_path: str | None
     steps: int | None = None
+    every: int | None = None
     timeout: float | None = None
     trace: str | None = None
 
@@ -70,6 +71,14 @@ judging_options = _together(
 
 running_options = _together(
     click.option("--steps", type=int, envvar="FAILUREMAP_STEPS", metavar="K", help="Capture K optimizer steps only."),
+    click.option(
+        "--every",
+        type=int,
+        envvar="FAILUREMAP_EVERY",
+        metavar="N",
+        help="Read all parameters at the first 8 optimizer steps, then at 2 of every N, and a few at the others; "
+        "1: all at every step. Default: 64.",
+    ),
     click.option("--timeout", type=float, metavar="S", help="Stop the script after S seconds."),
     click.option(
         "--trace",
@@ -83,7 +92,7 @@ running_options = _together(
 def make_job(command: tuple[str, ...], nproc: int | None, folder: Path, run_id: str, options: Options) -> Job:
     """Make a job of a command line; it is checked as it is made."""
     on_stdout = options.json_path == "-"
-    return Job(command, nproc, options.timeout, folder, run_id, options.steps, output_to_stderr=on_stdout)
+    return Job(command, nproc, options.timeout, folder, run_id, options.steps, options.every, on_stdout)
 
 
 def check_outputs(options: Options) -> None:

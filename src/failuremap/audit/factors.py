@@ -20,9 +20,9 @@ _SAME = 0.01
 def judge_factors(story: Story) -> tuple[list[str], list[str]]:
     """Reasons why the job cannot be called right for its factors, and notes on those that can be explained."""
     reasons, notes = [], []
-    for steps in _by_term(story):
+    for steps in map(_with_known_norms, _by_term(story)):
         factors = [step.factor or 1.0 for step in steps]
-        if _same(factors):
+        if not factors or _same(factors):
             continue
         clipped = [step for step in steps if step.factor is not None and step.factor < 1 - _SAME]
         norms = [step.norm for step in clipped if step.norm is not None]
@@ -42,6 +42,11 @@ def _by_term(story: Story) -> Iterator[list[Judged]]:
     added = [step for step in clear if len(step.cells) > 1 and step.unit_count > 0]
     for term in dict.fromkeys(step.main_term for step in added):
         yield [step for step in added if step.main_term == term]
+
+
+def _with_known_norms(steps: list[Judged]) -> list[Judged]:
+    """Without those read in part that may have been clipped by hand: of these no length is known."""
+    return [step for step in steps if not (step.in_part and step.norm is None and (step.factor or 1.0) < 1 - _SAME)]
 
 
 def _same(values: list[float]) -> bool:

@@ -44,6 +44,8 @@ class Judged:
     faults: list[Fault] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """Why something of this step cannot be told."""
+    in_part: bool = False
+    """Whether a few parameters were read only, and nothing is known of the others."""
     rank_count: int = 0
     """Ranks that took part in it."""
     missing_ranks: list[int] = field(default_factory=list)
@@ -125,6 +127,13 @@ class Story:
     judged: list[Judged]
     noun: str
     promise: Promise
+    unjudged: list[Judged] = field(default_factory=list)
+    """Steps that were read in part, and of which that part settles nothing; they are not among the judged."""
+
+    @cached_property
+    def in_full(self) -> list[Judged]:
+        """The judged steps of which every parameter was read."""
+        return [step for step in self.judged if not step.in_part]
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import step_words, words
+from failuremap.audit import sampled, step_words, words
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.joining import whole_weights
 from failuremap.audit.model import Candidate, Finding
@@ -46,8 +46,8 @@ def findings(story: Story) -> list[Finding]:
         for fault in step.faults:
             kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
     # a factor that is R or M at one step and another at the next is chance (a clip of each tensor by its own norm)
-    often = 0.8 * len(story.judged)
-    kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith("scaled") or len(seen) >= often}
+    kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith("scaled") or _is_often(story, seen)}
+    kinds = sampled.without_repeats(kinds, story)
     averaged, split = made_equal(story), split_by_hand(story)
     if averaged or split:
         apart = (Sign.OWN_RANK_ONLY, *(("apart",) if split else ()))
@@ -58,6 +58,13 @@ def findings(story: Story) -> list[Finding]:
     if replicas is not None:
         found.append((_place("missing"), replicas))
     return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def _is_often(story: Story, seen: list[tuple[Judged, Fault]]) -> bool:
+    """Whether most steps show a fault, or most of those that show all parameters."""
+    return len(seen) >= 0.8 * len(story.judged) or (
+        0 < 0.8 * len(story.in_full) <= sum(not step.in_part for step, _ in seen)
+    )
 
 
 def made_equal(story: Story) -> bool:
@@ -100,8 +107,8 @@ def _place(kind: str) -> int:
 
 
 def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
-    worst_step, worst = max(seen, key=lambda pair: min(pair[1].ratio or 0.0, 1e9))
-    candidates = _candidates(story, [fault for _, fault in seen])
+    worst_step, worst = max(sampled.best_seen(seen), key=lambda pair: min(pair[1].ratio or 0.0, 1e9))
+    candidates = _candidates(story, [fault for _, fault in sampled.best_seen(seen)])
     parameters = sorted({name for step, fault in seen for name in fault.parameters or step.names})
     if len(parameters) == len(story.names):
         parameters = []

@@ -29,13 +29,16 @@ Mask = NDArray[np.bool_]
 
 def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     """Judges one step."""
-    judged = Judged(step.number, weights_equal=step.weights_equal)
+    judged = Judged(step.number, weights_equal=step.weights_equal, in_part=step.in_part)
     judged.differing, judged.names = step.weights_differ_in, frozenset(parameter.name for parameter in step.parameters)
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:
         judged.unmeasured.append(shard_words.unwatched(unwatched))
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
+    if step.in_part and (not step.keys or any(part.unread for part in step.parts)):
+        judged.doubts.append(words.UNREAD)
+        return judged
     readings = read_losses(step.backwards, asked.unit)
     judged.losses_total = len(step.backwards)
     judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)

@@ -80,6 +80,7 @@ class Evidence(_Record):
     first_step: int | None = None
     last_step: int | None = None
     step_count: int = 0
+    steps_in_full: int = Field(default=0, description="Steps of which all parameters were read; of the others a few.")
     rank_count: int = 0
     micro_batch_count: int = Field(default=0, description="Micro-batches of the usual window.")
     parameter_count: int = Field(default=0, description="Parameters whose update was explained or judged.")

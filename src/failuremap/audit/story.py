@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.beside import Beside, BesideReader
+from failuremap.audit.beside import Beside, BesideReader, norms_of
 from failuremap.audit.discarded import runs_of
 from failuremap.audit.trace import Trace, of_runs
 from failuremap.errors import TraceError
@@ -88,6 +88,10 @@ class Part:
     norms: list[tuple[tuple[int, ...], float]] | None
     """Lengths of what this rank has of the update, by the ranks that hold it together (() where it is whole)."""
     beside: Beside = field(default_factory=Beside)
+    in_part: bool = False
+    """Whether only a few parameters were read; the others say nothing."""
+    unread: int = 0
+    """Backward passes that reached none of the parameters that were read."""
     runs: list[list[int]] = field(default_factory=list)
     """The passes between one clearing of the gradients and the next; the update holds the last run."""
 
@@ -109,12 +113,6 @@ def _check_size(payload: NDArray[np.float32], size: int) -> None:
     """What is wrong with a record becomes a TraceError that names it."""
     if len(payload) != size:
         raise ValueError(f"{len(payload)} numbers, its parameters have {size}")
-
-
-def _norms(fields: dict[str, Any]) -> list[tuple[tuple[int, ...], float]] | None:
-    if "norms" in fields:
-        return [(of_runs(norm["parts"]), float(norm["norm"])) for norm in fields["norms"]]
-    return None if fields.get("norm") is None else [((), float(fields["norm"]))]
 
 
 def _check_losses(losses: list[dict[str, Any]]) -> None:
@@ -240,7 +238,8 @@ class _Story:
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
             [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
             [Chunk(ids, payload[update_size:], whole)],
-            fields["absent"], fields["unwatched"], self.clips, _norms(fields), self.beside.taken(fields),
+            fields["absent"], fields["unwatched"], self.clips, norms_of(fields), self.beside.taken(fields),
+            bool(fields.get("in_part")), int(fields.get("unread", 0)),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
@@ -284,6 +283,7 @@ class _Story:
             self.parts.append(part)
             return
         last.beside.add(part.beside)
+        last.in_part, last.unread = last.in_part or part.in_part, max(last.unread, part.unread)
         last.updates += part.updates
         last.weights += part.weights
         last.norms = None if last.norms is None or part.norms is None else last.norms + part.norms

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from failuremap.audit import call_words, words
+from failuremap.audit import call_words, sampled, words
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
@@ -46,7 +46,8 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
     world_size = int(traces[0].header["world_size"])
     noun = unit or _noun(ranks, str(traces[0].header.get("unit", "token")))
     judged = _judge_all(ranks, world_size, Asked(unit, noun, promise, _full_window(ranks)))
-    return _verdict(Story(traces, ranks, world_size, judged, noun, promise))
+    judged, unjudged = sampled.set_aside(judged)
+    return _verdict(Story(traces, ranks, world_size, judged, noun, promise, unjudged))
 
 
 def _not_started(folder: Path) -> list[str]:
@@ -132,12 +133,12 @@ def _reasons(story: Story) -> list[str]:
         reasons.append(call_words.STAGES if story.judged[0].stages else call_words.ONE_MODEL)
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
     reasons += _counted(story, (reason for step in story.judged for reason in step.unexplained))
-    reasons += _skipped(story)
+    reasons += _skipped(story) + sampled.reasons(story)
     reasons += judge_factors(story)[0]
     doubtful = [step for step in story.judged if step.doubts]
     if len(doubtful) * 2 > len(story.judged):
         reasons += _counted(story, (reason for step in doubtful for reason in step.doubts))
-    clear = [step for step in story.judged if not step.doubts and not step.unmeasured]
+    clear = [step for step in story.in_full if not step.doubts and not step.unmeasured]
     error = max((step.relative_error for step in clear), default=0.0)
     if clear and not even_enough(error, len(clear)):
         reasons.append(words.too_coarse(error))
@@ -183,6 +184,7 @@ def _own_failures(story: Story) -> list[str]:
 def _notes(story: Story) -> list[str]:
     """What a reader should know and what accuses nobody."""
     notes = _counted(story, (note for step in story.judged for note in step.notes)) + judge_factors(story)[1]
+    notes += sampled.notes(story)
     clear = [step for step in story.judged if not step.faults and not step.doubts and step.cells]
     if (
         clear
@@ -210,7 +212,7 @@ def _notes(story: Story) -> list[str]:
 
 
 def _shown(story: Story) -> Judged | None:
-    with_cells = [step for step in story.judged if step.cells]
+    with_cells = [step for step in story.in_full if step.cells]
     return next((step for step in with_cells if not step.doubts), with_cells[0] if with_cells else None)
 
 
@@ -222,12 +224,13 @@ def _evidence(story: Story) -> Evidence:
         first_step=judged[0].number if judged else None,
         last_step=judged[-1].number if judged else None,
         step_count=len(judged),
+        steps_in_full=len(story.in_full),
         rank_count=story.world_size,
         micro_batch_count=max(windows, key=lambda size: windows[size], default=0),
         parameter_count=len(story.names - unjudged),
         parameter_total=len(story.names),
         residual=max((step.residual for step in judged if step.residual is not None), default=None),
-        coefficient_error=max((step.relative_error for step in judged), default=None),
+        coefficient_error=max((step.relative_error for step in story.in_full), default=None),
         losses_seen=sum(step.losses_seen for step in judged),
         losses_total=sum(step.losses_total for step in judged),
         loss_sites=sorted({site for step in judged for site in step.sites})[:10],

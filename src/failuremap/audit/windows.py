@@ -51,6 +51,11 @@ class Step:
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
 
+    @property
+    def in_part(self) -> bool:
+        """Whether a rank read a few parameters only; of the others the step says nothing."""
+        return any(part.in_part for part in self.parts)
+
     def with_zeros(self, indices: Sequence[int]) -> Step:
         """The step with zeros in place of some contributions."""
         contributions_KL, altered_KL = self.contributions_KL.copy(), self.altered_KL
@@ -151,6 +156,11 @@ class Assembler:
         for rank, part in zip(having, parts, strict=True):
             for id in sorted(part.ids):
                 found.setdefault(rank.parameters[id].name, rank.parameters[id])
+        for rank, part in zip(having, parts, strict=True):
+            if part.in_part:  # of the others that the rank has it read nothing
+                unread = {parameter.name for parameter in rank.parameters.values()}
+                unread -= {rank.parameters[id].name for id in part.ids}
+                found = {name: parameter for name, parameter in found.items() if name not in unread}
         return list(found.values())
 
     def _sum(self, rank: Rank, chunks: Iterable[Chunk], place: dict[str, int], starts: NDArray[np.int64]) -> Floats:

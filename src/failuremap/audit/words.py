@@ -23,6 +23,7 @@ CANNOT_TELL = "Cannot tell whether the gradients are added up right."
 NO_STEP = (
     "no optimizer step was seen: the audit watches optimizers of torch.optim; does the script reach optimizer.step()?"
 )
+UNREAD = "none of the parameters that were read took part in it"
 NO_GRADIENT = "no gradient of the stepped parameters came through autograd"
 NO_UPDATE = (
     "no parameter had a gradient when the optimizer stepped: zeroed before, or never synchronised (fully_shard)?"

@@ -17,7 +17,8 @@ current: Recorder | None = None
 def install() -> None:
     """Starts capture in this process, if the environment names a trace folder; needs torch to be importable.
 
-    Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID and FAILUREMAP_STEPS (optimizer steps to record).
+    Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID, FAILUREMAP_STEPS (optimizer steps to record) and
+    FAILUREMAP_EVERY (two windows of so many are read in full; see sampling.py).
     """
     global current
     folder = os.environ.get("FAILUREMAP_TRACE_DIR")
@@ -35,9 +36,10 @@ def install() -> None:
         swapping,
     )
     from failuremap.audit.capture.recorder import Recorder
+    from failuremap.audit.capture.sampling import EVERY
 
-    steps = os.environ.get("FAILUREMAP_STEPS")
-    current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None)
+    steps, every = os.environ.get("FAILUREMAP_STEPS"), int(os.environ.get("FAILUREMAP_EVERY") or EVERY)
+    current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None, every)
     for part in (parameters, optimizers, losses, graph, data_parallel, sharded, flattened, swapping, collectives):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -65,27 +66,54 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     """Writes down the update of one optimizer step, and the weights that it starts from."""
     recorder.flush_backward()
     collectives.tell(recorder)
-    number, count = recorder.count_step(optimizer)
-    present: list[Watched] = []
-    absent: list[str] = []
-    unwatched: list[str] = []
+    stepper = recorder.stepper(optimizer)
+    in_part = recorder.sampling.is_in_part(stepper)
+    found = _found(recorder, optimizer, in_part)
+    if in_part:
+        if found.new or len(found.present) < len(recorder.sampling.chosen(stepper.number)) or stepper.count == 0:
+            recorder.sampling.restart()
+    else:
+        recorder.sampling.choose(stepper.number, found.present)
+    if not in_part or recorder.sampling.chosen(stepper.number) or stepper.count == 0:
+        fields: dict[str, Any] = {"optimizer": stepper.number, "count": stepper.count}
+        fields |= {"absent": found.absent, "unwatched": found.unwatched}
+        fields |= {"in_part": True, "unread": recorder.sampling.unread - stepper.unread} if in_part else {}
+        _write_step(recorder, fields, found.present, optimizer)
+    recorder.after_step(stepper)
+
+
+@dataclass
+class _Found:
+    """What an optimizer finds when it steps."""
+
+    present: list[Watched] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    unwatched: list[str] = field(default_factory=list)
+    new: bool = False
+    """Whether there is a gradient of a parameter that was never read."""
+
+
+def _found(recorder: Recorder, optimizer: Optimizer, in_part: bool) -> _Found:
+    found = _Found()
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         watched = recorder.watch(parameter)
-        gradient = None if watched is None else watched.stepped_on()
         if watched is None:
-            unwatched += [type(parameter).__name__] if parameter.grad is not None else []
-        elif gradient is None or not is_readable(gradient):
-            absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
-            unwatched += [type(gradient).__name__] if gradient is not None else []
+            found.unwatched += [type(parameter).__name__] if parameter.grad is not None else []
+            continue
+        if in_part and not watched.chosen:
+            found.new |= not watched.named and parameter.grad is not None
+            continue
+        gradient = watched.stepped_on()
+        if gradient is None or not is_readable(gradient):
+            found.absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
+            found.unwatched += [type(gradient).__name__] if gradient is not None else []
         else:
-            present.append(watched)
-    _write_step(
-        recorder, {"optimizer": number, "count": count, "absent": absent, "unwatched": unwatched}, present, optimizer
-    )
-    recorder.after_step()
+            found.present.append(watched)
+    return found
 
 
 def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watched], optimizer: Optimizer) -> None:
+    in_part = "in_part" in fields
     whole = fields["count"] == 0
     updates, weights = [], []
     lengths = Lengths()
@@ -95,7 +123,8 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
         assert tensor is not None and gradient is not None
         updates.append(_unscaled(watched.read(gradient, "update"), optimizer))
         weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))
-        lengths.add(local(gradient), watched.layout("update"))
+        if not in_part:
+            lengths.add(local(gradient), watched.layout("update"))
     payload = together(updates + weights) if present else None
     ids = [watched.id for watched in present]
     fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", **lengths.fields()}
@@ -182,6 +211,8 @@ def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor], limit: Any) 
     recorder.flush_backward()
     pairs = [(recorder.by_tensor.get(parameter), parameter.grad) for parameter in parameters]
     known = [(watched, grad) for watched, grad in pairs if watched is not None and is_readable(grad)]
+    if recorder.sampling.in_part:
+        known = [(watched, grad) for watched, grad in known if watched.chosen]
     if known:
         ids = [watched.id for watched, _ in known]
         payload = together([watched.read(grad, "update") for watched, grad in known])

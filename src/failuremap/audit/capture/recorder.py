@@ -21,6 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
+from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch, together
 from failuremap.audit.capture.watching import Backward, Watched, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
@@ -52,8 +53,8 @@ def quiet(method: Callable[Concatenate[Recorder, P], None]) -> Callable[Concaten
 class Recorder:
     """Everything that capture knows in one process."""
 
-    def __init__(self, folder: Path, run_id: str, step_limit: int | None) -> None:
-        self.folder, self.run_id, self.step_limit = folder, run_id, step_limit
+    def __init__(self, folder: Path, run_id: str, step_limit: int | None, every: int = 1) -> None:
+        self.folder, self.run_id, self.step_limit, self.every = folder, run_id, step_limit, every
         self._reset()
         self.modules = Modules()
         self.watched: list[Watched] = []
@@ -71,8 +72,9 @@ class Recorder:
         self.comm_hooks: list[str] = []
         self.calls = Calls()
         self.counts: list[int] = []
-        self.optimizers: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+        self.optimizers: weakref.WeakKeyDictionary[Any, Stepper] = weakref.WeakKeyDictionary()
         self.optimizer_count = 0
+        self.sampling = Sampling(self.every)
         self.step_count = 0
         self.errors: list[str] = []
         self.finished = False
@@ -81,7 +83,7 @@ class Recorder:
         """Starts anew in a forked child, which may be a rank of its own: same hooks, another trace."""
         self._reset()
         for watched in self.watched:
-            watched.named = False
+            watched.named = watched.chosen = False
             watched.told.clear()
 
     def note_error(self, where: str, error: BaseException) -> None:
@@ -146,12 +148,18 @@ class Recorder:
             self.note_error("take_back", error)
 
     def _hook(self, watched: Watched, gradient: Tensor) -> None:
-        self.on_gradient(watched, gradient)
+        if self.sampling.in_part and not watched.chosen and self.backward is not None:
+            self.backward.passed_by = True
+        else:
+            self.on_gradient(watched, gradient)
 
     @quiet
     def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
         """Notes one parameter's local gradient, before anything reduces or accumulates it."""
         backward = self._running()
+        if self.sampling.in_part and not watched.chosen:
+            backward.passed_by = True
+            return
         if (type(gradient) is not Tensor and not is_readable(gradient)) or gradient.shape != watched.shape:
             raise TypeError(
                 f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
@@ -172,6 +180,7 @@ class Recorder:
         self.depth += 1
         if self.depth == 1:
             self.backward = Backward(self.backward_count, kind, path, unseen)
+            self.sampling.note_pass(self.backward_count)
             self._go_behind_own_hooks()
 
     def end_backward(self) -> None:
@@ -180,7 +189,9 @@ class Recorder:
         if self.depth or self.backward is None:
             return
         self.flush_backward()
-        self.backward_count += self.backward.written
+        unread = self.backward.passed_by and not self.backward.written
+        self.sampling.unread += unread
+        self.backward_count += self.backward.written or unread
         self.backward = None
         self.ddp_forwards.clear()
 
@@ -215,6 +226,8 @@ class Recorder:
     @quiet
     def on_altered(self, watched: Watched, gradient: Tensor) -> None:
         """Notes the gradient as the script's own hooks left it."""
+        if self.sampling.in_part and not watched.chosen:
+            return
         if self.backward is not None and is_readable(gradient) and tuple(gradient.shape) == watched.shape:
             self.backward.altered.append((watched.id, watched.read(gradient.detach(), "gradient")))
 
@@ -243,19 +256,20 @@ class Recorder:
 
     # ---- steps
 
-    def count_step(self, optimizer: Any) -> tuple[int, int]:
-        """The number of the optimizer, in the order of their first steps, and how often it stepped before."""
+    def stepper(self, optimizer: Any) -> Stepper:
+        """What is remembered of an optimizer; it is numbered when it steps first."""
         if optimizer not in self.optimizers:
-            self.optimizers[optimizer] = [self.optimizer_count, 0]
+            self.optimizers[optimizer] = Stepper(self.optimizer_count)
             self.optimizer_count += 1
-        entry = self.optimizers[optimizer]
-        entry[1] += 1
-        return entry[0], entry[1] - 1
+        return self.optimizers[optimizer]
 
-    def after_step(self) -> None:
-        """Switches the recorder off when the steps to audit are done."""
-        self.step_count = max(entry[1] for entry in self.optimizers.values())
-        if self.step_limit is not None and all(entry[1] >= self.step_limit for entry in self.optimizers.values()):
+    def after_step(self, stepper: Stepper) -> None:
+        """Counts a step, and switches the recorder off when the steps to audit are done."""
+        stepper.count += 1
+        stepper.backward_count, stepper.unread = self.backward_count, self.sampling.unread
+        self.step_count = max(stepper.count for stepper in self.optimizers.values())
+        self.sampling.begin(self.step_count)
+        if self.step_limit is not None and all(s.count >= self.step_limit for s in self.optimizers.values()):
             self.active = False
 
     # ---- writing

@@ -25,6 +25,8 @@ class Watched:
     dtype: str
     shape: tuple[int, ...]
     named: bool = False
+    chosen: bool = False
+    """Whether it is read in windows that are read in part."""
     sparse: bool = False
     """Whether its gradient comes as a sparse tensor."""
     hook: Any = None
@@ -132,4 +134,6 @@ class Backward:
     losses: list[dict[str, Any]] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     altered: list[tuple[int, Tensor]] = field(default_factory=list)
+    passed_by: bool = False
+    """Whether it reached a parameter that was not read."""
     written: bool = False

@@ -34,6 +34,7 @@ class Job:
         trace_dir: Folder that each rank writes its trace to.
         run_id: The same for all ranks of one run, different for every run.
         steps: Optimizer steps to capture; None: all.
+        every: All parameters are read at two steps of so many, and at the first few; 1: at every step.
         output_to_stderr: Whether the script's stdout goes to stderr, so that stdout holds the JSON alone.
 
     Raises:
@@ -47,6 +48,7 @@ class Job:
     trace_dir: Path
     run_id: str
     steps: int | None = None
+    every: int | None = None
     output_to_stderr: bool = False
 
     def __post_init__(self) -> None:
@@ -56,6 +58,8 @@ class Job:
             raise InvalidArgument(f"--timeout={self.timeout:g}: seconds, above 0; leave it out for no limit.")
         if self.steps is not None and self.steps < 1:
             raise InvalidArgument(f"--steps={self.steps}: 1 optimizer step or more; leave it out to see all of them.")
+        if self.every is not None and self.every < 1:
+            raise InvalidArgument(f"--every={self.every}: 1 or more; 1 reads all parameters at every optimizer step.")
         if self.nproc is not None and self.argv and Path(self.argv[0]).name in LAUNCHERS:
             raise InvalidArgument(
                 f"--nproc={self.nproc} with {self.argv[0]!r}: a launcher starts its own ranks; leave --nproc out."
@@ -96,7 +100,8 @@ class Job:
             "FAILUREMAP_RUN_ID": self.run_id,
             "PYTHONPATH": _before(BOOTSTRAP, os.environ),
         }
-        return contract if self.steps is None else {**contract, "FAILUREMAP_STEPS": str(self.steps)}
+        contract |= {} if self.steps is None else {"FAILUREMAP_STEPS": str(self.steps)}
+        return contract if self.every is None else {**contract, "FAILUREMAP_EVERY": str(self.every)}
 
 
 def _before(folder: Path, environment: Mapping[str, str]) -> str:
