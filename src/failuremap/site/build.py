@@ -11,10 +11,10 @@ from failuremap.catalogue.exchange.folder import check_folder, write_folder
 from failuremap.catalogue.exchange.tiers import Tier
 from failuremap.site.content import HOME, Content, catalogue_cases, content_of
 from failuremap.site.frame import ASSETS, Frame
-from failuremap.site.pages import case, mechanism, start, symptom
+from failuremap.site.pages import case, mechanism, search, start, symptom
 
 Files = Iterator[tuple[str, str | bytes]]
-PAGES: tuple[Callable[[Frame], Files], ...] = (start.pages, mechanism.pages, case.pages, symptom.pages)
+PAGES: tuple[Callable[[Frame], Files], ...] = (start.pages, mechanism.pages, case.pages, symptom.pages, search.pages)
 """Who writes the site: each takes the frame and yields path and content of its files."""
 
 

@@ -8,7 +8,6 @@
 
   const form = document.getElementById("match");
   const answer = document.getElementById("answer");
-  const names = document.getElementById("names");
 
   const number = (name) => Number(form.elements[name].value);
   const cells = (kind) => [...form.querySelectorAll(`input[data-${kind}]`)];
@@ -67,7 +66,8 @@
 
   function told(found, because) {
     return found.map(({ entry, rules }) => {
-      const item = names.querySelector(`[data-slug="${entry.slug}"]`).cloneNode(true);
+      const link = document.querySelector(`main a[href$="/${entry.slug}/index.html"]`);
+      const item = element("li", link.cloneNode(true));
       const title = failuremapTable.rules.find(([name]) => rules.has(name));
       const reasons = [because, title && `the update is the ${title[1]}`].filter(Boolean);
       if (reasons.length) item.append(` (${reasons.join("; ")})`);
