@@ -19,6 +19,9 @@ SCHEMA = "record.schema.json"
 FEED = "feed.atom"
 MODIFIED = "modified.csv"
 ALL = "all.zip"
+SITEMAP = "sitemap.xml"
+ROBOTS = "robots.txt"
+NOT_FOUND = "404.html"
 
 
 def mechanism_page(slug: str) -> str:

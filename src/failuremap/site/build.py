@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from failuremap.catalogue.exchange.archive import SUMS, sums_text
 from failuremap.catalogue.exchange.folder import check_folder, write_folder
 from failuremap.catalogue.exchange.tiers import Tier
+from failuremap.site import pages as kinds
 from failuremap.site.content import HOME, Content, catalogue_cases, content_of
 from failuremap.site.frame import ASSETS, Frame
-from failuremap.site.pages import case, mechanism, search, start, symptom
 
 Files = Iterator[tuple[str, str | bytes]]
-PAGES: tuple[Callable[[Frame], Files], ...] = (start.pages, mechanism.pages, case.pages, symptom.pages, search.pages)
-"""Who writes the site: each takes the frame and yields path and content of its files."""
-
+Writer = Callable[[Frame], Files]
 
 _OPTION = "folder"
 
@@ -57,10 +58,10 @@ def build(folder: Path, *, tier: Tier = "open", pyodide: Path | None = None, add
     return Built(folder, pages, len(files), sum(map(len, files.values())))
 
 
-def site_files(content: Content, writers: Iterable[Callable[[Frame], Files]] = PAGES) -> dict[str, bytes]:
+def site_files(content: Content) -> dict[str, bytes]:
     """Returns the files of a site: path -> bytes, `SHA256SUMS` among them."""
     frame = Frame(content)
-    written = {path: _bytes(made) for writer in writers for path, made in writer(frame)}
+    written = {path: _bytes(made) for writer in writers() for path, made in writer(frame)}
     assets = {f"assets/{path.name}": path.read_bytes() for path in sorted(ASSETS.iterdir()) if path.is_file()}
     files = dict(sorted({**written, **assets}.items()))
     return {**files, SUMS: sums_text(files, content.canary).encode()}
@@ -68,3 +69,10 @@ def site_files(content: Content, writers: Iterable[Callable[[Frame], Files]] = P
 
 def _bytes(made: str | bytes) -> bytes:
     return made.encode() if isinstance(made, str) else made
+
+
+@cache
+def writers() -> list[Writer]:
+    """Finds who writes the site: the function `pages` of each file in `pages/`, which yields path and content."""
+    names = sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+    return [importlib.import_module(f"{kinds.__name__}.{name}").pages for name in names]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -39,8 +39,12 @@ class Frame:
         In a template, `link("mechanism/index.html")` is the way there from the page, `at` has the addresses, `path` is
         the page's own.
         """
-        link: Callable[[str], str] = partial(_link, path)
-        return environment.get_template(template).render(content=self.content, path=path, link=link, **names)
+        given = {"content": self.content, "path": path, "link": partial(_link, path), **names}
+        return environment.get_template(template).render(given)
+
+    def link_from_anywhere(self, target: str) -> str:
+        """Returns a link for a page that a server shows at addresses which are not its own."""
+        return urlsplit(self.content.address).path + target
 
 
 def _link(page: str, target: str) -> str:
