@@ -216,3 +216,36 @@ def test_a_backward_that_another_way_started_is_seen_by_its_losses():
 
 def test_no_loss_at_all_is_no_way_to_read():
     assert read_losses([passed()], None).alternatives == []
+
+
+def by_hand(count, total, function="log_softmax"):
+    return loss(count, total, reduction="none", nonzero=count, function=function)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [(4, 0.4), (9, 0.9), (2, 0.2), (7, 0.7)],  # one count for all
+        [(4, 1.0), (9, 1.0), (2, 1.0), (7, 1.0)],  # each its own mean
+        [(4, 4 / 13), (9, 9 / 13), (2, 2 / 9), (7, 7 / 9)],  # a count for each rank
+        [(4, 1.0), (4, 1.0), (2, 1.0), (0, 0.0)],  # the same, two of them alike, and one without units
+    ],
+)
+def test_log_probabilities_whose_weights_go_by_the_counts_are_losses(found):
+    readings = read_losses([passed(by_hand(*each)) for each in found], None)
+
+    assert (len(readings.alternatives), readings.unseen) == (1, [])
+
+
+def test_log_probabilities_that_are_weighed_by_more_than_counts_are_not_seen():
+    rewarded = [passed(by_hand(4, 0.4)), passed(by_hand(4, 0.9)), passed(loss(3, 1.0))]
+    readings = read_losses(rewarded, None)
+
+    assert (readings.unseen, readings.unseen_operations) == ([0, 1], ["log_softmax"])
+    assert [term.name for (term,) in readings.alternatives] == ["cross_entropy(mean) at train.py:41"]
+
+
+def test_a_loss_of_torch_is_believed_whatever_its_weights():
+    readings = read_losses([passed(by_hand(4, 0.4, "cross_entropy")), passed(by_hand(4, 0.9, "cross_entropy"))], None)
+
+    assert readings.unseen == []

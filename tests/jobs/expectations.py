@@ -289,8 +289,17 @@ OTHERS = [
     right("join", "uneven_join.py", "", 3, unit="example", tolerance=None),
     wrong("join-keep-divisor", "uneven_join.py", "--keep-divisor", 3, "departed-rank-counted", unit="example",
           tolerance=None),
-    Case("handmade-loss", "handmade_loss.py", "", 2, UNSEEN),
-    Case("handmade-loss-per-rank", "handmade_loss.py", "--per-rank", 2, UNSEEN, tolerance=None),
+    right("handmade-loss", "handmade_loss.py", "", 2),
+    right("handmade-loss-smoothed", "handmade_loss.py", "--form smoothed", 2),
+    right("handmade-loss-logsumexp", "handmade_loss.py", "--form logsumexp", 3),
+    wrong("handmade-loss-per-rank", "handmade_loss.py", "--per-rank", 2, "replica-means-ignore-counts", reference=""),
+    wrong("handmade-loss-logsumexp-per-rank", "handmade_loss.py", "--form logsumexp --per-rank", 2,
+          "replica-means-ignore-counts", reference="--form logsumexp"),
+    Case("handmade-loss-rewarded", "handmade_loss.py", "--form rewarded", 2, UNSEEN),
+    Case("handmade-loss-one-reward-a-rank", "handmade_loss.py", "--form rewarded-rank", 2, UNSEEN, tolerance=None),
+    right("preferences", "preferences.py", "", 2, unit="example"),
+    wrong("preferences-uneven", "preferences.py", "--uneven", 2, "replica-means-ignore-counts", unit="example",
+          reference=""),
 ]
 
 # Scripts much unlike the ones above; many of them were written to break the audit.

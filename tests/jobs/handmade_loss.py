@@ -1,4 +1,4 @@
-"""A language model whose loss is written out, log_softmax and gather, with the mask applied by hand."""
+"""A language model whose loss is written out, from log-probabilities, with the mask applied by hand."""
 
 import argparse
 
@@ -12,8 +12,26 @@ ap.add_argument("--steps", type=int, default=5)
 ap.add_argument("--batch", type=int, default=24)
 ap.add_argument("--lr", type=float, default=0.2)
 ap.add_argument("--per-rank", action="store_true", help="each rank divides by its own mask")
+ap.add_argument("--form", default="gather", choices=["gather", "smoothed", "logsumexp", "rewarded", "rewarded-rank"])
 ap.add_argument("--save", default="")
 args = ap.parse_args()
+
+
+def log_probabilities(scores, chosen, form):
+    if form == "logsumexp":
+        normaliser = torch.stack([row.logsumexp(-1) for row in scores])
+        return scores.gather(-1, chosen).squeeze(-1) - normaliser
+    logp = torch.log_softmax(scores, dim=-1)
+    if form == "smoothed":
+        return 0.9 * logp.gather(-1, chosen).squeeze(-1) + 0.1 * logp.mean(-1)
+    return logp.gather(-1, chosen).squeeze(-1)
+
+
+def rewards(x, form):
+    if form == "rewarded":
+        return 1 + x % 3
+    return 1.0 + dist.get_rank() if form == "rewarded-rank" else 1.0
+
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -23,7 +41,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
 for step in range(args.steps):
     x, y = part(sentences(args.seed, step, args.batch), dist.get_rank(), dist.get_world_size())
     mask = (y != IGNORE).float()
-    logp = torch.log_softmax(model(x), dim=-1).gather(-1, y.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    logp = log_probabilities(model(x), y.clamp(min=0).unsqueeze(-1), args.form) * rewards(x, args.form)
     tokens = mask.sum()
     if args.per_rank:
         tokens = tokens * dist.get_world_size()

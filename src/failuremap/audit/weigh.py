@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
 """(function, classes, place) -> contribution -> the losses called there."""
+# losses that were written out, by what they are made of; see capture/likelihoods.py
+_BY_HAND = ("log_softmax", "logsigmoid")
+_ALIKE = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Term:
     rows_K: Floats | None = None
     """The rows in which its units stood, as tokens stand in sequences; None where they stood in none, or are rows."""
 
-    @property
+    @cached_property
     def unit_weights_K(self) -> Floats:
         """W_k / n_k; 0 where a contribution has no unit."""
         return np.where(self.counts_K > 0, self.totals_K / np.where(self.counts_K > 0, self.counts_K, 1), 0.0)
@@ -72,6 +76,7 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
         for place, loss in _told_apart(backward):
             key = (loss["function"], loss.get("classes"), place)
             groups.setdefault(key, {}).setdefault(k, []).append(loss)
+    own = _weighed_by_the_script(groups)
     ways = [_merged(groups), list(groups.values())]
     rows = unit in ("example", "sequence")
     uncounted = _uncounted(groups, unit) if rows else ""
@@ -79,9 +84,29 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
         [_term(group, len(backwards), rows) for group in way]
         for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])
     ]
-    unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward)]
-    operations = sorted({name for k in unseen for name in backwards[k].unseen})
+    unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward) or k in own]
+    operations = sorted({name for k in unseen for name in [*backwards[k].unseen, *own.get(k, ())]})
     return Readings([way for way in alternatives if way], unseen, operations, uncounted)
+
+
+def _weighed_by_the_script(groups: Groups) -> dict[int, set[str]]:
+    """Contributions whose log-probabilities the script weighs by more than their number, as by a reward.
+
+    Takes them out of the groups. What a unit weighs was read from the gradient, and may be meant to differ: it is a
+    fault only where it goes by the counts, so that those of equal weights sum up to the same on average.
+    """
+    found: dict[int, set[str]] = {}
+    for key in [key for key in groups if key[0] in _BY_HAND]:
+        term = _term(groups[key], 1 + max(groups[key]), False)
+        live = np.flatnonzero(term.counts_K > 0)
+        order = live[np.argsort(term.unit_weights_K[live])]
+        weights = term.unit_weights_K[order]
+        classes = np.split(term.totals_K[order], 1 + np.flatnonzero(weights[1:] > (1 + _ALIKE) * weights[:-1]))
+        means = [totals.mean() for totals in classes if len(totals)]
+        if means and max(means) > (1 + _ALIKE) * min(means):
+            for k in groups.pop(key):
+                found.setdefault(k, set()).add(key[0])
+    return found
 
 
 def _told_apart(backward: Backward) -> Iterator[tuple[Any, dict[str, Any]]]:

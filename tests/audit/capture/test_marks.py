@@ -13,7 +13,7 @@ model = torch.nn.Linear(4, 3)
 x, y = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
 step = torch.optim.SGD(model.parameters(), lr=0.1)
 def unit_losses():
-    return -model(x).log_softmax(1).gather(1, y[:, None])
+    return -model(x).softmax(1).log().gather(1, y[:, None])
 """
 
 

@@ -1,8 +1,9 @@
-"""Who calls a collective: a line of the script, or an autograd function, whose backward may be the script's own."""
+"""Who calls a loss or a collective: a line of the script, or an autograd function with a backward of its own."""
 
 from __future__ import annotations
 
 import os
+import sys
 from types import FrameType
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ _APPLY = os.path.join(_TORCH, "autograd", "function.py")
 # its function runs the script's own forward, and is none of its own
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _DEPTH = 24
+# the innermost frames of the script that tell one call of a loss from another
+_PLACE_DEPTH = 3
 
 
 class Caller(NamedTuple):
@@ -43,3 +46,20 @@ def caller_of(frame: FrameType | None) -> Caller:
             site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
         inner, frame = code, frame.f_back
     return Caller("", own, site)
+
+
+def place_of_call() -> tuple[str, str]:
+    """Where the script called what calls this: 'train.py:41' to read, and three frames to tell calls apart.
+
+    Lines of torch and of this package are passed over.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    places: list[str] = []
+    site = ""
+    while frame is not None and len(places) < _PLACE_DEPTH:
+        path = frame.f_code.co_filename
+        if not path.startswith((_TORCH, _OURS, "<")):
+            site = site or f"{os.path.basename(path)}:{frame.f_lineno}"
+            places.append(f"{os.path.basename(path)}:{frame.f_lineno}:{frame.f_lasti}")
+        frame = frame.f_back
+    return site, " < ".join(places)

@@ -10,11 +10,13 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from failuremap.audit.capture import likelihoods as likely
+from failuremap.audit.capture.callers import place_of_call
 from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.recorder import Recorder
 
@@ -44,6 +46,8 @@ class Terms:
     """Operations by which it leaves the arithmetic around the losses without having met a marked one."""
     reductions: list[Any]
     """Nodes that sum or average, met first on a way that meets no marked loss."""
+    likelihoods: list[tuple[str, Any]]
+    """Log-probabilities by name and node: among them the weights of the units may be read; all are unseen so far."""
 
 
 def terms(roots: Iterable[Tensor]) -> Terms:
@@ -53,29 +57,61 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     """
     found: set[str] = set()
     reductions: list[Any] = []
-    stack: list[tuple[Any, int, bool]] = [(root.grad_fn, root.output_nr, False) for root in roots if root.grad_fn]
-    visited: set[tuple[Any, int]] = set()
+    likelihoods: dict[Any, str] = {}
+    gathers: set[Any] = set()
+    stack = [_Way(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
+    visited: set[_Way] = set()
     while stack and len(visited) < _NODE_LIMIT:
-        node, output, reduced = stack.pop()
-        if (node, output) in visited:
+        way = stack.pop()
+        if way in visited:
             continue
-        visited.add((node, output))
+        visited.add(way)
+        node = way.node
         name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
         if name == "AccumulateGrad" or _MARK in node.metadata:
             continue
-        if name not in _ARITHMETIC:
-            found.add(name)
-            continue
-        if name in ("Sum", "Mean") and not reduced:
-            reductions.append(node)
-        reduces = reduced or name in ("Sum", "Mean")
-        stack += [(following, at, reduces) for following, at in _inputs(node, name, output) if following is not None]
-    return Terms(sorted(found), reductions)
+        if name in likely.KINDS:
+            likelihoods[node] = name
+        elif name not in _ARITHMETIC and name != likely.GATHER:
+            if way.gather is None:
+                found.add(name)
+            else:
+                gathers.add(way.gather)
+        else:
+            reduces = name in ("Sum", "Mean")
+            if reduces and not way.reduced and node not in reductions:
+                reductions.append(node)
+            gather = node if name == likely.GATHER else way.gather
+            stack += [
+                _Way(*edge, way.reduced or reduces, gather) for edge in _inputs(node, name, way.output) if edge[0]
+            ]
+    return _settled(found, reductions, likelihoods, gathers)
 
 
-def _inputs(node: Any, name: str, output: int) -> tuple[Any, ...]:
+class _Way(NamedTuple):
+    """An output of a node, and what lay on the way to it."""
+
+    node: Any
+    output: int
+    reduced: bool = False
+    gather: Any = None
+    """The node that picked elements, such as the targets' scores, last on the way."""
+
+
+def _settled(found: set[str], reductions: list[Any], likelihoods: dict[Any, str], gathers: set[Any]) -> Terms:
+    """Elements picked from something else than log-probabilities belong to a logsumexp, or are unseen."""
+    if "Logsumexp" in likelihoods.values() and gathers:
+        likelihoods |= dict.fromkeys(gathers, likely.GATHER)
+    elif gathers:
+        found.add(likely.GATHER)
+    elif "Logsumexp" in likelihoods.values():
+        return Terms(sorted(found | set(likelihoods.values())), reductions, [])
+    return Terms(sorted(found | set(likelihoods.values())), reductions, [(name, n) for n, name in likelihoods.items()])
+
+
+def _inputs(node: Any, name: str, output: int) -> tuple[tuple[Any, int], ...]:
     """The nodes behind one output; DDP passes all results of a forward through one node, each as it is."""
-    following: tuple[Any, ...] = node.next_functions
+    following: tuple[tuple[Any, int], ...] = node.next_functions
     return following[output : output + 1] if name == "_DDPSink" else following
 
 
@@ -130,6 +166,8 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
             unseen = met.unseen
             if recorder.counts and len(met.reductions) == 1:
                 _read_scale(recorder, met.reductions[0])
+            elif met.likelihoods and not recorder.counts:
+                likely.watch(recorder, met.likelihoods, unseen, place_of_call())
             path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)

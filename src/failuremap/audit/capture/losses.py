@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from failuremap.audit.capture.callers import place_of_call
 from failuremap.audit.capture.graph import mark
 from failuremap.audit.capture.layout import is_distributed, whole
 from failuremap.audit.capture.recorder import Recorder
@@ -38,11 +36,7 @@ _BY_EXAMPLE = (
     "triplet_margin_loss", "triplet_margin_with_distance_loss", "ctc_loss",
 )  # fmt: skip
 _CLASSES = ("cross_entropy", "nll_loss")
-_TORCH = os.path.dirname(torch.__file__)
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FINGERPRINT = 65536
-# the innermost frames of the script that tell one call of a loss from another
-_PLACE_DEPTH = 3
 
 
 def install(recorder: Recorder) -> None:
@@ -92,7 +86,7 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
         event: What is known of the call; `unit_shape` is (rows, length) where units stand in a table.
         units: Without a reduction: how much each element of the result counts, 0 for one that is ignored.
     """
-    event["site"], event["place"] = _site()
+    event["site"], event["place"] = place_of_call()
     shape = event.pop("unit_shape", None)
 
     def arrived(gradient: Tensor) -> None:
@@ -188,17 +182,3 @@ def _fingerprint(target: Tensor) -> Tensor:
     """One number that two different batches are very unlikely to share."""
     flat = target.detach().reshape(-1)[:_FINGERPRINT].double()
     return (flat * torch.linspace(1, 2, flat.numel(), dtype=torch.float64, device=flat.device)).sum()
-
-
-def _site() -> tuple[str, str]:
-    """Where the script called the loss: 'train.py:41' to read, and the place in three frames to tell calls apart."""
-    frame: FrameType | None = sys._getframe(1)
-    places: list[str] = []
-    site = ""
-    while frame is not None and len(places) < _PLACE_DEPTH:
-        path = frame.f_code.co_filename
-        if not path.startswith((_TORCH, _OURS, "<")):
-            site = site or f"{os.path.basename(path)}:{frame.f_lineno}"
-            places.append(f"{os.path.basename(path)}:{frame.f_lineno}:{frame.f_lasti}")
-        frame = frame.f_back
-    return site, " < ".join(places)

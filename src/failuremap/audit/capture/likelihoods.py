@@ -1,0 +1,117 @@
+"""Reads what a unit weighs in a loss that is written by hand, at the log-probabilities that the loss is made of.
+
+    L = sum_i w_i * (-sum_c t_ic log p_ic),  sum_c t_ic = 1    =>    w_i = -sum_c dL / d(log p_ic)
+
+whatever the targets t are: one class, smoothed labels, another model's probabilities. Where log p is written as
+x_target - logsumexp(x), w_i is what reaches the logsumexp; in -logsigmoid(x), of a preference or a logit, what reaches
+it. A row that nothing reaches is masked. Where the w_i of a pass differ, the loss weighs its units by numbers of its
+own, and then this says nothing: the term stays unseen.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from failuremap.audit.capture.layout import whole
+from failuremap.audit.capture.recorder import Recorder
+
+KINDS = frozenset({"LogSoftmax", "Logsumexp", "LogSigmoid", "Softplus"})
+GATHER = "Gather"
+_ROUNDINGS = 16
+
+
+def watch(recorder: Recorder, nodes: list[tuple[str, Any]], unseen: list[str], place: tuple[str, str]) -> None:
+    """Reads the weights of the units of a pass when its gradients arrive at these nodes.
+
+    Args:
+        recorder: Where the losses go.
+        nodes: Name and node of each log-probability that the pass starts from.
+        unseen: The unseen terms of the pass; the names of the nodes leave it when their weights are understood.
+        place: Where the pass was started: 'train.py:41', and in more detail.
+    """
+    reading = _Reading(recorder, unseen, place, len(nodes))
+    for name, node in nodes:
+        reading.handles.append(node.register_prehook(functools.partial(reading.arrived, name, node)))
+
+
+class _Reading:
+    def __init__(self, recorder: Recorder, unseen: list[str], place: tuple[str, str], waiting: int) -> None:
+        self.recorder, self.unseen, self.place, self.waiting = recorder, unseen, place, waiting
+        self.handles: list[Any] = []
+        self.found: list[tuple[str, int | None, Tensor]] = []
+        self.gathered: list[Tensor] = []
+        self.epsilon = 0.0
+
+    def arrived(self, name: str, node: Any, gradients: tuple[Tensor, ...]) -> None:
+        try:
+            with torch.no_grad():
+                self._read(name, node, whole(gradients[0], "the gradient of a log-probability").detach())
+                self.waiting -= 1
+                if not self.waiting:
+                    self._settle()
+        except Exception as error:
+            self.recorder.note_error("on_loss", error)
+
+    def _read(self, name: str, node: Any, gradient: Tensor) -> None:
+        self.epsilon = max(self.epsilon, torch.finfo(gradient.dtype).eps)
+        if name == GATHER:
+            self.gathered.append(gradient.double().sum())
+            return
+        classes = None
+        if name == "LogSoftmax":
+            dim = _signed(node._saved_dim)
+            classes = gradient.shape[dim]
+            gradient = gradient.sum(dim, dtype=torch.float64)
+        elif name == "Logsumexp":
+            classes = node._saved_self.shape[_signed(node._saved_dim[0])]
+        sign = 1 if name in ("Logsumexp", "Softplus") else -1
+        self.found.append((name, classes, sign * gradient.double()))
+
+    def _settle(self) -> None:
+        """Tells the losses, if all units of the pass weigh the same."""
+        for handle in self.handles:
+            handle.remove()
+        weights = torch.cat([rows.flatten() for _, _, rows in self.found])
+        weights = weights[weights != 0]
+        if not weights.numel():
+            return
+        low, high = weights.min(), weights.max()
+        if not bool((low > 0) & (high <= low * (1 + _ROUNDINGS * self.epsilon))):
+            return
+        if self.gathered:
+            normalised = sum(rows.sum() for name, _, rows in self.found if name == "Logsumexp")
+            chosen = -torch.stack(self.gathered).sum()
+            if not bool((chosen - normalised).abs() <= _ROUNDINGS * self.epsilon * chosen.abs()):
+                return
+        self.unseen[:] = [name for name in self.unseen if name not in (*KINDS, GATHER)]
+        for name, classes, rows in self.found:
+            self.recorder.on_loss(self._event(name, classes, rows))
+
+    def _event(self, name: str, classes: int | None, rows: Tensor) -> dict[str, Any]:
+        live = rows != 0
+        event: dict[str, Any] = {
+            "function": "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax",
+            "reduction": "none", "site": self.place[0], "place": self.place[1],
+            "count": live.sum(), "nonzero": live.sum(), "elements": rows.numel(), "scale": rows.sum(),
+        }  # fmt: skip
+        if classes is not None:
+            event["classes"] = classes
+        event |= _extremes(rows, "")
+        if rows.dim() > 1:
+            by_row = rows.flatten(1).sum(1)
+            event |= {"rows": (by_row != 0).sum(), **_extremes(by_row, "row_")}
+        return event
+
+
+def _signed(dim: int) -> int:
+    """A dimension, which autograd hands out as an unsigned integer of 64 bits where it is negative."""
+    return dim if dim < 1 << 63 else dim - (1 << 64)
+
+
+def _extremes(values: Tensor, prefix: str) -> dict[str, Tensor]:
+    live = values[values != 0]
+    return {f"{prefix}smallest": live.min(), f"{prefix}largest": live.max()} if live.numel() else {}
