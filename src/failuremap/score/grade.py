@@ -66,7 +66,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return same(list(one.items()), list(other.items()))
     if isinstance(one, float):
-        return one.hex() == other.hex()
+        return one.hex() == float(other).hex()
     return bool(one == other)
 
 

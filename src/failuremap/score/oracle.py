@@ -49,8 +49,7 @@ class Answer(NamedTuple):
             size, factor = element.size, self.part_count
         else:
             size, factor = max(element.size, self.peaks[place]), 1
-        count = SLACK * (self.part_count + 2)
-        return count * factor * (UNIT_ROUNDOFF * size + _SMALLEST)
+        return SLACK * (self.part_count + 2) * factor * (UNIT_ROUNDOFF * Fraction(size) + _SMALLEST)
 
 
 def exact_answer(entry: Mechanism, given: Any) -> Answer:

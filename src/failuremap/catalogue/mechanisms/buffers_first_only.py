@@ -141,3 +141,15 @@ def checks(N, solve, check):
     check("one replica", solve([three]), [4 * N, N, 2])
     check("no example", solve([idle]), [])
     check("no replica", solve([]), [])
+
+
+def edges(source):
+    """Draws replicas without examples that hold what no forward has filled, with the largest counters."""
+    nan, inf = float("nan"), float("inf")
+    seen = [
+        {"mean": [source.randint(-50, 50) / 8 for _ in range(2)], "batches": source.randint(1, 9), "count": count}
+        for count in (3, 1, 4)
+    ]
+    idle = [{"mean": mean, "batches": 10**6, "count": 0} for mean in ([nan, inf], [0, -inf])]
+    unlike = {"mean": [0.5, -2], "batches": 10**9, "count": 2}
+    return [[*idle, *seen], [*seen, *idle], idle, [seen[0], idle[0], seen[1]], [*seen, unlike], [unlike, *seen]]

@@ -155,3 +155,9 @@ def exact(step, root):
     means = [sum(column) / len(step["gradients"]) for column in zip(*step["gradients"], strict=True)]
     norm = root(sum(mean * mean for mean in means)) if means else 0
     return [mean * step["limit"] / norm for mean in means] if norm > step["limit"] else means
+
+
+def edges(source):
+    """Draws a step whose limit is far beyond any gradient, and one clipped to millions."""
+    gradients = [[source.randint(-50, 50) * 10**7 for _ in range(3)] for _ in range(3)]
+    return [{"limit": 10**12, "gradients": gradients}, {"limit": 10**7, "gradients": [*gradients, [10**10, 7, -5]]}]

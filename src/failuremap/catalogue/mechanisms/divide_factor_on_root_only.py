@@ -120,3 +120,10 @@ def checks(N, solve, check):
     check("factor of two, two ranks", solve({"factor": 2, "modules": [("", two), ("layers.0", two)]}), [2 * N] * 2)
     check("one rank", solve({"factor": 2, "modules": [("", [[4 * N]]), ("layers.0", [[6 * N]])]}), [2 * N, 3 * N])
     check("no module", solve({"factor": 1, "modules": []}), [])
+
+
+def edges(source):
+    """Draws factors of many halvings, and one below 1."""
+    gradients = [[source.randint(-50, 50) for _ in range(3)] for _ in range(3)]
+    modules = [("", gradients), ("layers.0.mlp.up", gradients[::-1]), ("head", [[1, 2, 3]])]
+    return [{"factor": factor, "modules": modules} for factor in (2**30, 1024, 0.25)]

@@ -145,3 +145,10 @@ def checks(N, solve, check):
     check("no error", solve({"buckets": two, "failed": [None, None], "rank": 1}), [2 * N, 15 * N])
     check("one rank", solve({"buckets": [[[N, -N]]], "failed": [None], "rank": 0}), [N, -N])
     check("no bucket", solve({"buckets": [], "failed": [None, None], "rank": 0}), [])
+
+
+def edges(source):
+    """Draws a bucket of five ranks; none of them saw an error, or one alone did."""
+    buckets = [[[source.randint(-50, 50) for _ in range(2)] for _ in range(5)] for _ in range(2)]
+    seen = [[None] * rank + [at] + [None] * (4 - rank) for rank in range(5) for at in (0, 1)]
+    return [{"buckets": buckets, "failed": failed, "rank": 1} for failed in ([None] * 5, *seen)]

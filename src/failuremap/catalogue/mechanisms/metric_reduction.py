@@ -107,3 +107,10 @@ def checks(N, solve, check):
     check("one rank", solve([(10 * N, 4)]), [2.5 * N])
     check("no unit", solve([(0, 0)] * N), [])
     check("no rank", solve([]), [])
+
+
+def edges(source):
+    """Draws losses below 0, and losses and counts of billions."""
+    below = [(-source.randint(1, 99), source.randint(1, 9)) for _ in range(4)]
+    above = [(source.randint(1, 99) * 10**9, 1), (-7, 3), (0, 0), (10**15 + source.randint(0, 9), 10**5)]
+    return [below, above, above[::-1], [(10**9, 1)], [(source.randint(1, 99), 10**12)]]

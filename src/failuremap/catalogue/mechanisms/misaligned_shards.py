@@ -152,3 +152,11 @@ def checks(N, solve, check):
     check("unused by all", solve({"sizes": even, "ranks": [b, b]}), [0, 0, 6 * N, 8 * N])
     check("a rank without gradients", solve({"sizes": even, "ranks": [a, {}]}), [N, 2 * N, 0, 0])
     check("no rank", solve({"sizes": even, "ranks": []}), [])
+
+
+def edges(source):
+    """Draws five parameters of unequal sizes, of which each rank has others."""
+    sizes = {"e": 2, "a": 1, "d": 3, "c": 1, "b": 2}
+    used = [("e", "c"), ("a", "d", "b"), (), ("e", "a", "d", "c", "b"), ("b",)]
+    ranks = [{name: [source.randint(-50, 50) for _ in range(sizes[name])] for name in own} for own in used]
+    return [{"sizes": sizes, "ranks": ranks}, {"sizes": sizes, "ranks": ranks[:1]}, {"sizes": {}, "ranks": [{}, {}]}]

@@ -165,3 +165,13 @@ def exact(step, root):
     if norm <= step["limit"]:
         return step["shards"]
     return [[value * step["limit"] / norm for value in shard] for shard in step["shards"]]
+
+
+def edges(source):
+    """Draws a step whose limit is far beyond its norm, one clipped to millions, and shards without elements."""
+    shards = [[source.randint(-50, 50) * 10**7 for _ in range(width)] for width in (2, 0, 3)]
+    return [
+        {"limit": 10**12, "shards": shards},
+        {"limit": 10**7, "shards": [*shards, [10**10]]},
+        {"limit": source.randint(1, 9), "shards": [[], []]},
+    ]

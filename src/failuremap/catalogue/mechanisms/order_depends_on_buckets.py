@@ -140,3 +140,13 @@ def law(bucket, solve):
     moved = {**bucket, "offset": bucket["offset"] + 1, "size": bucket["size"] + 3}
     turned = {**bucket, "parts": bucket["parts"][::-1]}
     return all(solve(given) == right for given in (bucket, moved, turned))
+
+
+def edges(source):
+    """Draws sums at, and beside, the middle of two floats, and sums that cancel to almost nothing."""
+    half, tiny = 2.0**-53, 2.0**-106
+    one = 1.0 + source.randint(0, 9) * 2.0**-52
+    columns = [one, half, tiny], [one, half, -tiny], [one, half, 0.0], [1e300, one, -1e300], [5e-324, one, -one]
+    made = [{"parts": [[value] for value in column], "offset": 0, "size": 1} for column in columns]
+    joined = [list(row) for row in zip(*columns, strict=True)]
+    return [*made, {"parts": joined, "offset": 3, "size": 9}, {"parts": joined[::-1], "offset": 0, "size": 5}]

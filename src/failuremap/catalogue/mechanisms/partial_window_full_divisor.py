@@ -115,3 +115,9 @@ def checks(N, solve, check):
     check("no accumulation", solve((1, [[7 * N, -N]])), [7 * N, -N])
     check("none came", solve((N + 1, [])), [])
     check("large setting", solve((2**40, [[N], [N]])), [N])
+
+
+def edges(source):
+    """Draws windows far shorter than the setting."""
+    gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(5)]
+    return [(10**12, gradients), (2**60, gradients[:1]), (6, gradients), (5, gradients)]

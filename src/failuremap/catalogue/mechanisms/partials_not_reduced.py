@@ -135,3 +135,9 @@ def checks(N, solve, check):
     check("own part is zero", solve({"rank": 1, "partials": [[N], [0]]}), [N])
     check("other parts are zero", solve({"rank": 0, "partials": [[N, -N], [0, 0]]}), [N, -N])
     check("group of one", solve({"rank": 0, "partials": [[N, 2 * N]]}), [N, 2 * N])
+
+
+def edges(source):
+    """Draws a parameter of no element, and the same parts seen from each rank."""
+    parts = [[source.randint(-50, 50) for _ in range(3)] for _ in range(4)]
+    return [{"rank": 0, "partials": [[], []]}, *({"rank": rank, "partials": parts} for rank in range(4))]

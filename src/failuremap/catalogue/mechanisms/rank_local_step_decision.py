@@ -133,3 +133,15 @@ def checks(N, solve, check):
     check("all overflowed", solve({"gradient": gradient, "ranks": [overflowed, overflowed]}), [[], []])
     check("single rank", solve({"gradient": gradient, "ranks": [half]}), [fast])
     check("no rank", solve({"gradient": gradient, "ranks": []}), [])
+
+
+def edges(source):
+    """Draws rates of 0 and beyond 1, and an overflow on each rank of five in turn."""
+    gradient = [source.randint(-50, 50) for _ in range(3)]
+    rates = [1.5, 0.125, 2, 0.75, 1]
+    jobs = [[[rank == at, rate] for rank, rate in enumerate(rates)] for at in range(6)]
+    small = {"gradient": [0.1, -1e-7, 3.3 + source.random()], "ranks": [[False, 0.7], [False, 0.9]]}
+    return [
+        *({"gradient": gradient, "ranks": ranks} for ranks in (*jobs, [[False, 0], [False, 3]], [[True, 0]])),
+        small,
+    ]

@@ -153,3 +153,11 @@ def law(vectors, solve):
 
     right = [nearest(sum(map(Fraction, column))) for column in zip(*vectors, strict=True)]
     return [solve(order) for order in (vectors, vectors[::-1])] == [right, right]
+
+
+def edges(source):
+    """Draws sums of millions, ties that go up and down, and sums just beside a tie."""
+    large = [[255 * 4096, -source.randint(128, 255) * 4096] for _ in range(20)]
+    odd = 2 * source.randint(64, 127) + 1
+    ties = [[[256 * sign], [odd * sign], [sign * extra]] for sign in (1, -1) for extra in (0, 0.25, -0.25)]
+    return [large, *ties, [[odd * 1024], [512], [0.25]], [[odd * 1024], [512]], [[0, 0]] * 3]

@@ -114,3 +114,16 @@ def checks(N, solve, check):
     check('single contribution',solve([([N,2*N],N)]),[N,2*N])
     check('unequal sizes vary',solve([([N],N),([5*N],N+1)]),[N*(6*N+5)/(2*N+1)])
 # fmt: on
+
+
+def edges(source):
+    """Draws rows without units that hold what an empty batch leaves, in the first place and elsewhere."""
+    nan, inf = float("nan"), float("inf")
+    rows = [([source.randint(-50, 50) for _ in range(3)], source.randint(1, 9)) for _ in range(3)]
+    spoilt = [([nan, inf, -inf], 0), ([], 0), ([7], 0), ([1e300] * 5, 0)]
+    return [
+        *([*rows[:place], row, *rows[place:]] for row in spoilt for place in (0, 1, 3)),
+        spoilt,
+        [*spoilt, *rows],
+        [([], 2), ([], 3)],
+    ]

@@ -157,3 +157,10 @@ def law(job, solve):
         and total == [sum(map(Fraction, column)) / rank_count for column in zip(*(t for t, _ in alone), strict=True)]
         and given == [rank_count * t + k for t, k in zip(total, kept, strict=True)]
     )
+
+
+def edges(source):
+    """Draws gradients of binary fractions, ties among the largest, and more kept than there are."""
+    fractions = [[[source.randint(-99, 99) / 4096 for _ in range(4)] for _ in range(2)] for _ in range(3)]
+    ties = [[[1, -1, 1, 0], [0, 0, 0, 0]]] * 3
+    return [{"kept": kept, "steps": steps} for kept in (1, 2, 7) for steps in (fractions, ties)]

@@ -129,3 +129,12 @@ def checks(N, solve, check):
     check("sparse, factor of one", solve({"factor": 1, "parameters": [(True, two)]}), [2 * N])
     check("one rank", solve({"factor": 2, "parameters": [(False, [[N]]), (True, [[3 * N]])]}), [N, 3 * N])
     check("no parameter", solve({"factor": 2, "parameters": []}), [])
+
+
+def edges(source):
+    """Draws nine parameters, dense and sparse, and factors far from the number of ranks."""
+    parameters = [
+        (source.choice([True, False]), [[source.randint(-50, 50) for _ in range(1 + place % 3)] for _ in range(3)])
+        for place in range(9)
+    ]
+    return [{"factor": factor, "parameters": parameters} for factor in (1, 1024, 2**40)]

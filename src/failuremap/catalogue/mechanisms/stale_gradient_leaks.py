@@ -117,3 +117,16 @@ def checks(N, solve, check):
     given = {"buffer": [N, N], "shard": [0, 1], "parts": [[N, N]]}
     solve(given)
     check("buffer left as it was", [given["buffer"], given["parts"]], [[N, N], [[N, N]]])
+
+
+def edges(source):
+    """Draws buffers of nan and infinities, and shards of all and of nothing."""
+    nan, inf = float("nan"), float("inf")
+    parts = [[source.randint(-50, 50) for _ in range(3)] for _ in range(3)]
+    buffers = [nan, nan, nan], [inf, -inf, 0.0], [1e300, nan, -7]
+    return [
+        {"buffer": list(buffer), "shard": list(shard), "parts": given}
+        for buffer in buffers
+        for shard in ([0, 3], [1, 2], [0, 0])
+        for given in (parts, parts[:1], [])
+    ]

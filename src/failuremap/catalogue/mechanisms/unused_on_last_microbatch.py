@@ -142,3 +142,10 @@ def checks(N, solve, check):
     check("used throughout", solve({"windows": full, "rank": 1}), [N + 3, 2])
     check("one rank", solve({"windows": [[[2 * N], None]], "rank": 0}), [N])
     check("never used", solve({"windows": [[None] * N, [None] * N], "rank": 0}), [])
+
+
+def edges(source):
+    """Draws a parameter that one pass alone used, each of six in turn."""
+    gradient = [source.randint(-50, 50) for _ in range(2)]
+    used = [[[gradient if 3 * rank + m == at else None for m in range(3)] for rank in range(2)] for at in range(7)]
+    return [{"windows": windows, "rank": rank} for windows in used for rank in (0, 1)]

@@ -129,3 +129,9 @@ def sample(source):
 def contributions(parts):
     """Takes each part as a mean over its tokens."""
     return [mean for mean, _ in parts], Layout.from_counts([sum(lengths) for _, lengths in parts])
+
+
+def edges(source):
+    """Draws parts without a sequence, with sequences of no token, and with long ones."""
+    parts = [([source.randint(-50, 50) for _ in range(2)], lengths) for lengths in ([], [0, 7], [0], [10**9, 3], [1])]
+    return [parts, parts[::-1], parts[:1], [parts[0], parts[2]]]

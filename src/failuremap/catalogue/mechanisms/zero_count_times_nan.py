@@ -146,3 +146,16 @@ def law(rows, solve):
     """Takes the rows without units away: the result is finite, and the same."""
     update = solve(rows)
     return all(map(math.isfinite, update)) and update == solve([row for row in rows if row[1]])
+
+
+def edges(source):
+    """Draws a nan in rows with units, also beside one in a row without."""
+    nan, inf = float("nan"), float("inf")
+    whole, other = ([source.randint(-50, 50) for _ in range(3)] for _ in range(2))
+    return [
+        [(whole, 2), ([nan, *other[1:]], 3)],
+        [([inf, nan, -inf], 0), (whole, 4), ([*other[:2], nan], 1)],
+        [([nan] * 3, 5)],
+        [([nan] * 3, 0), (whole, 1)],
+        [([inf] * 3, 0), (whole, 10**12), (other, 1)],
+    ]

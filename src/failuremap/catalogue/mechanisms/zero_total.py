@@ -140,3 +140,10 @@ def contributions(rows):
     """Divides each row into its mean gradient, and takes the weights as counts."""
     means = [[Fraction(value) / Fraction(weight) for value in gradient] if weight else [] for gradient, weight in rows]
     return means, Layout.from_counts([Fraction(weight) for _, weight in rows])
+
+
+def edges(source):
+    """Draws weights of tenths and of trillionths, and rows without weight beside them."""
+    rows = [([source.randint(-50, 50) for _ in range(2)], weight) for weight in (0.1, 0.7, 1e-12)]
+    empty = ([0, 0], 0)
+    return [rows, [empty, *rows], [*rows[:1], empty], rows[2:], [empty, ([0, 0], 0.0)], [([], 1), ([], 2)]]
