@@ -4,7 +4,7 @@ It reads a line and writes a line, in turn. Each line read has a number that nob
 it has the same: an answer cannot be written before its input has been read.
 
     [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
-    [number, "value", value, input afterwards | null]   what is written; null where the call left the input as it was
+    [number, "value", value, input afterwards | null]   what is written; null where the input is as it was last told
     [number, "stop", code, detail]                      or this, and nothing more
 
 Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
@@ -69,23 +69,24 @@ def main() -> None:
 
 
 def _serve(solve: Any, requests: Any) -> None:
-    held: Any = None
+    held = told = None
     while line := requests.readline():
         number, verb, *tree = read_line(line)
         if verb == "call":
-            held = decode(tree[0])
+            held, told = decode(tree[0]), tree[0]
         try:
-            answer = _answer(solve, held)
+            value, after = _call(solve, held)
         except _Stop as stop:
-            answer = ["stop", stop.code, stop.detail]
-        _send([number, *answer])
+            _send([number, "stop", stop.code, stop.detail])
+            continue
+        _send([number, "value", value, None if after == told else after])
+        told = after
 
 
-def _answer(solve: Any, held: Any) -> list[Any]:
-    """Returns the answer for one call: the value, and the input where the call has changed it."""
-    before = encode(held)
+def _call(solve: Any, held: Any) -> tuple[Any, Any]:
+    """Returns what one call gives, and the input after it, both encoded."""
     try:
-        return ["value", encode(solve(held)), None if (after := encode(held)) == before else after]
+        return encode(solve(held)), encode(held)
     except WireError as error:
         raise _Stop(error.code, error.detail) from None
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its answer

@@ -13,11 +13,11 @@ from failuremap.score.box.reasons import reason_for, reason_of_cpu, reason_of_en
 from failuremap.score.box.usage import innermost, measure, starved_s
 from failuremap.score.limits import Limits, Usage
 from failuremap.score.stopped import Stopped
-from failuremap.score.wire import decode, encode, read_line, write_line
+from failuremap.score.wire import WireError, decode, encode, read_line, write_line
 
 _READY_BYTES = 1 << 10
 _START_S = 20.0
-_OUT_OF_TURN = Stopped("malformed", "the candidate wrote to the judge itself, out of turn or in no form that it reads")
+_OUT_OF_TURN = "the candidate wrote to the judge itself, out of turn or in no form that it reads"
 
 
 class NotStarted(Exception):
@@ -38,6 +38,7 @@ class Box:
 
     Attributes:
         level: How it is shut in: `box-3`, `box-2`, `box-1` or `none`.
+        pid: The candidate's process, as this machine numbers it.
     """
 
     def __init__(self, process: Process, level: str, limits: Limits, group: Cgroup | None = None) -> None:
@@ -45,7 +46,7 @@ class Box:
         self._process = process
         self._limits = limits
         self._group = group
-        self._innermost = process.pid
+        self.pid = process.pid
         self._cpu_before_s = self._starved_before_s = 0.0
         self._usage = Usage(0.0, 0.0, 0)
         self._argument: Any = None
@@ -59,7 +60,10 @@ class Box:
             Stopped: There is no answer. After an exception in `solve`, or an answer that cannot be encoded, a further
                 call is tried; after all else the box gives the same reason again.
         """
-        encoded = encode(argument)
+        try:
+            encoded = encode(argument)
+        except WireError as error:
+            raise Stopped("judge-error", f"the input of this fixture cannot enter the box ({error})") from error
         return self._answer(["call", encoded], encoded)
 
     def call_again(self) -> Answer:
@@ -92,12 +96,12 @@ class Box:
             raise NotStarted("it did not start here; user namespaces may be switched off")
         if self._group:
             self._group.shut()
-        self._innermost = innermost(self._process.pid)
+        self.pid = innermost(self._process.pid)
         self._process.waited_s = 0.0
-        self._starved_before_s = starved_s(self._innermost)
+        self._starved_before_s = starved_s(self.pid)
         self._measure()
         self._cpu_before_s = self._usage.cpu_s
-        self._usage = Usage(0.0, 0.0, 0)
+        self._usage = replace(self._usage, cpu_s=0.0, wall_s=0.0)
 
     def load(self, source: str) -> None:
         """Loads the candidate.
@@ -107,7 +111,7 @@ class Box:
         """
         self._source = source
         if self._ask([source]) != ["loaded"]:
-            raise self._ended(_OUT_OF_TURN)
+            raise self._ended(Stopped("malformed", _OUT_OF_TURN))
 
     def close(self) -> None:
         """Ends everything that runs in the box, and leaves nothing of it."""
@@ -130,9 +134,9 @@ class Box:
             self._argument = argument if after is None else after
             answer = Answer(decode(value), decode(self._argument))
         except ValueError:
-            raise self._ended(_OUT_OF_TURN) from None
+            raise self._ended(Stopped("malformed", _OUT_OF_TURN)) from None
         if word != "value":
-            raise self._ended(_OUT_OF_TURN)
+            raise self._ended(Stopped("malformed", _OUT_OF_TURN))
         return answer
 
     def _ask(self, request: list[Any]) -> list[Any]:
@@ -145,7 +149,7 @@ class Box:
                 write_line([number, *request]),
                 most_bytes=self._limits.output_bytes,
                 wall_s=self._limits.wall_s,
-                starved_s=lambda: starved_s(self._innermost) - self._starved_before_s,
+                starved_s=lambda: starved_s(self.pid) - self._starved_before_s,
             )
             answered, *tree = read_line(line)
         except Ended:
@@ -153,9 +157,9 @@ class Box:
         except Stopped as stopped:
             raise self._ended(stopped) from None
         except (ValueError, TypeError):
-            raise self._ended(_OUT_OF_TURN) from None
+            raise self._ended(Stopped("malformed", _OUT_OF_TURN)) from None
         if answered != number:
-            raise self._ended(_OUT_OF_TURN)
+            raise self._ended(Stopped("malformed", _OUT_OF_TURN))
         if tree[:1] == ["stop"]:
             raise reason_for(tree[1:], self._limits, self._source)
         return list(tree)
@@ -174,7 +178,7 @@ class Box:
 
     def _measure(self) -> None:
         """Reads what was used; what has ended can be measured no more, except in a cgroup."""
-        cpu_s, memory_bytes = measure(self._innermost)
+        cpu_s, memory_bytes = measure(self.pid)
         if self._group:
             cpu_s, memory_bytes = self._group.cpu_s(), max(memory_bytes, self._group.peak_bytes())
         self._usage = Usage(

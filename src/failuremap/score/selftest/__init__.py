@@ -1,0 +1,1 @@
+"""Trials of the judge itself: candidates that must be accepted, refused, or kept in."""
