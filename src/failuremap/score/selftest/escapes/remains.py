@@ -17,7 +17,7 @@ class Remains:
     def __init__(self) -> None:
         self._own = _namespace(os.getpid())
         self._namespace = self._own
-        self._session = 0
+        self._session = -1
         self._pids: set[int] = set()
 
     def note(self, pid: int) -> None:
@@ -31,7 +31,7 @@ class Remains:
         """Says which process still runs, if any does, and ends it."""
         for pid in map(int, filter(str.isdigit, (each.name for each in Path("/proc").iterdir()))):
             with contextlib.suppress(OSError):
-                if self._is_ours(pid) and _state(pid) not in _GONE:
+                if pid > 1 and self._is_ours(pid) and _state(pid) not in _GONE:
                     os.kill(pid, signal.SIGKILL)
                     return f"process {pid} of it still runs"
         return None
