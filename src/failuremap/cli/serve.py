@@ -41,7 +41,8 @@ _public_url = _setting("--public-url", "Where browsers find the site.", default=
 @_setting("--body-timeout", "A request's body comes within S seconds.", type=_POSITIVE, default=20, metavar="S")
 @_setting("--key", "The key of the season's held-back inputs.", type=_PATH, metavar="FILE")
 @_setting("--pyodide", "A folder with pyodide: scripts run in the page.", type=_PATH, metavar="DIR")
-def serve_command(host: str, port: int, pyodide: Path | None, **given: Any) -> None:
+@click.option("--only", multiple=True, metavar="SLUG", help="Show this mechanism alone; may be given more than once.")
+def serve_command(host: str, port: int, pyodide: Path | None, only: tuple[str, ...], **given: Any) -> None:
     """Serve the site with its member area, until SIGTERM.
 
     \b
@@ -50,12 +51,12 @@ def serve_command(host: str, port: int, pyodide: Path | None, **given: Any) -> N
       failuremap serve --public-url https://maps.example.org --trusted-proxy 127.0.0.1
     """
     try:
-        from failuremap.site.app.operation import serve
+        from failuremap.site.app.operation import Place, serve
     except ImportError as error:
         if (error.name or "").partition(".")[0] in _WEB_STACK:
             raise MissingDependency("serving the site", str(error.name), "web") from error
         raise
-    serve(_settings(**given), host, port, given["key"], pyodide)
+    serve(_settings(**given), Place(host, port, given["key"], pyodide, only))
 
 
 def _settings(database: Path, public_url: str, trusted_proxy: tuple[str, ...], key: Path | None, **given: Any) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.records.model import Case
 from failuremap.site.app.settings import Settings
 from failuremap.site.build import site_files
@@ -73,9 +74,15 @@ class Site:
     libraries: Libraries
 
 
-def libraries(address: str, pyodide: Path | None = None) -> Libraries:
-    """Builds both tiers of the site that stands at this address."""
-    cases = catalogue_cases()
+def libraries(address: str, pyodide: Path | None = None, only: Sequence[str] = ()) -> Libraries:
+    """Builds both tiers of the site that stands at this address.
+
+    Args:
+        address: Where, with a slash at the end.
+        pyodide: A folder with pyodide, for scripts that run in the page.
+        only: The mechanisms to show, by slug; all where none is named.
+    """
+    cases = released_cases(only) if only else catalogue_cases()
     return Libraries(
         _library(content_of(cases, "open", address, pyodide)), _library(content_of(cases, "member", address, pyodide))
     )

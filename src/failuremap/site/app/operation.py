@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -66,20 +67,39 @@ class Worker:
         self._watcher.join()
 
 
-def serve(settings: Settings, host: str, port: int, key_file: Path | None = None, pyodide: Path | None = None) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where the serving process listens, and which files it reads beside the database.
+
+    Attributes:
+        host: The address to listen at.
+        port: Its port.
+        key_file: The key of the season's held-back inputs.
+        pyodide: A folder with pyodide.
+        only: The mechanisms to show; all where none is named.
+    """
+
+    host: str
+    port: int
+    key_file: Path | None = None
+    pyodide: Path | None = None
+    only: tuple[str, ...] = ()
+
+
+def serve(settings: Settings, place: Place) -> None:
     """Serves the site until SIGTERM or SIGINT comes.
 
     Raises:
         InvalidArgument: The address is taken, or the database is in use, or not ours.
     """
-    with sole_user(settings.database), _listening(host, port) as listener:
+    with sole_user(settings.database), _listening(place.host, place.port) as listener:
         copy = migrate(settings.database)
         if copy:
             log("schema migrated", copy=copy.name)
-        site = Site(settings, libraries(f"{settings.address}/", pyodide))
+        site = Site(settings, libraries(f"{settings.address}/", place.pyodide, place.only))
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has stopped
             signal.signal(number, lambda *_: None)
-        worker = Worker(settings.database, key_file)
+        worker = Worker(settings.database, place.key_file)
         try:
             server = uvicorn.Server(_configuration(site, worker))
             log("serving", address=str(settings.address))
