@@ -14,6 +14,7 @@ from failuremap.catalogue.exchange.tiers import Tier, canary_line, holdings
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.shelf import case_id, mechanisms
 from failuremap.errors import InvalidArgument
+from failuremap.site.outcomes import StageRun, stage_run
 
 HOME = "http://localhost:8000/"
 """Where `python -m http.server` shows a folder: the address of a site that was given none."""
@@ -42,6 +43,16 @@ class Family:
     def number(self) -> str:
         """The permanent number, as `FM-001`."""
         return self.first.id.rpartition("-")[0]
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], StageRun]:
+        """What each stage gave, by the case's id and the stage."""
+        return {(case.id, stage): stage_run(case, stage) for case in self.cases for stage in case.runs()}
+
+    @cached_property
+    def records(self) -> dict[str, str]:
+        """The records as they are published, by the case's id."""
+        return {case.id: case.to_json() for case in self.cases}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from failuremap.catalogue.records.model import Case
-from failuremap.catalogue.records.parts import Clause, Observation, Run
+from failuremap.catalogue.records.parts import Clause, Observation
 
 # A ratio of two floats is told where it is one of small numbers, up to rounding, and as such where they are very small.
 _LARGEST_DENOMINATOR = 64
@@ -38,9 +38,33 @@ class Row:
     breaks: tuple[Clause, ...]
 
 
-def rows_of(case: Case, run: Run) -> list[Row]:
-    """Returns the rows of one stage, in the order of its checks."""
-    return [_row(case, seen) for seen in run.observations]
+@dataclass(frozen=True)
+class StageRun:
+    """What one stage of a case gave.
+
+    Attributes:
+        case: The case.
+        rows: A row for each check, in their order.
+        exit_code: That of the script.
+        sha256: That of the script's text.
+    """
+
+    case: Case
+    rows: list[Row]
+    exit_code: int
+    sha256: str
+
+    @property
+    def failed_count(self) -> int:
+        """How many checks failed."""
+        return sum(not row.passed for row in self.rows)
+
+
+def stage_run(case: Case, stage: str) -> StageRun:
+    """Returns what a stage of a case gave, as it is recorded."""
+    run = case.runs()[stage]
+    sha256 = getattr(case.implementations, stage).sha256
+    return StageRun(case, [_row(case, seen) for seen in run.observations], run.exit_code, sha256)
 
 
 def _row(case: Case, seen: Observation) -> Row:

@@ -13,27 +13,12 @@ from failuremap.catalogue.records.digest import value_at
 from failuremap.catalogue.records.model import Case
 from failuremap.site.audits import audit_command, recorded_audit
 from failuremap.site.content import Family
-from failuremap.site.outcomes import Row, rows_of
+from failuremap.site.outcomes import StageRun
 from failuremap.site.picture import picture
 from failuremap.site.remedies import Remedy, remedy_for
 from failuremap.site.source import difference, highlighted, of_all_variants, of_variant
 
 _TITLES = {"broken": "The failure", "attempt": "The unsuccessful fix", "fixed": "The repair"}
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one stage gave for one N."""
-
-    case: Case
-    rows: list[Row]
-    exit_code: int
-    sha256: str
-
-    @property
-    def failed_count(self) -> int:
-        """How many checks failed."""
-        return sum(not row.passed for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -44,7 +29,7 @@ class Shown:
     number: int
     title: str
     source: Markup
-    runs: list[Run]
+    runs: list[StageRun]
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class Record:
     def _shown(self, stage: str, number: int) -> Shown:
         html = highlighted(getattr(self.family.first.implementations, stage).source)
         source = of_all_variants(html) if self.is_whole else of_variant(html, self.first.variant)
-        return Shown(stage, number, _TITLES[stage], source, [_run(case, stage) for case in self.cases])
+        return Shown(stage, number, _TITLES[stage], source, [self.family.runs[case.id, stage] for case in self.cases])
 
     def difference_to(self, stage: str) -> Iterator[tuple[str, str]]:
         """Yields the lines in which a stage differs from the one before it."""
@@ -113,8 +98,3 @@ class Record:
         document = self.first.document()
         commitments = self.first.member_only.commitments
         return [(path, commitments[path]) for path in self.first.member_only.fields if value_at(document, path) is None]
-
-
-def _run(case: Case, stage: str) -> Run:
-    run = case.runs()[stage]
-    return Run(case, rows_of(case, run), run.exit_code, getattr(case.implementations, stage).sha256)

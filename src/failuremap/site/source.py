@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import escape
 from itertools import groupby
 
@@ -46,6 +46,7 @@ def _marked(name: str, text: str) -> str:
     return f'<span class="{name}">{text}</span>' if name else text
 
 
+@cache
 def _class_of(kind: _TokenType) -> str:
     return next((name for parent, name in _CLASSES if kind in parent), "")
 

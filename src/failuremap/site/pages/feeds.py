@@ -22,7 +22,8 @@ def pages(frame: Frame) -> Iterator[tuple[str, str | bytes]]:
     yield addresses.SITEMAP, frame.page(addresses.SITEMAP, "sitemap.xml", entries=list(_entries(content)))
     yield addresses.ROBOTS, f"# {content.canary}\nUser-agent: *\nAllow: /\nSitemap: {content.address}sitemap.xml\n"
     yield addresses.SCHEMA, schema_text()
-    records = {f"{case.id}.json": case.to_json().encode() for case in content.cases}
+    texts = {name: text for family in content.families.values() for name, text in family.records.items()}
+    records = {f"{name}.json": text.encode() for name, text in texts.items()}
     yield addresses.ALL, pack(records, "failuremap", content.canary)
 
 
