@@ -5,6 +5,7 @@ python docs/generate.py --check    compare, name what differs, exit 1
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -22,12 +23,18 @@ def command_page() -> str:
     """Return the page of all commands: the --help text of each."""
     parts = ["# The commands", "Written by `make docs` from the help texts."]
     context = _context_of(command_line, "failuremap", None)
-    parts += [_help_of(command_line, context)]
-    for name in command_line.list_commands(context):
-        command = command_line.get_command(context, name)
+    return "\n\n".join([*parts, _help_of(command_line, context), *_below(command_line, context)]) + "\n"
+
+
+def _below(group: click.Group, context: click.Context) -> Iterator[str]:
+    """Yield the heading and the help of each command of a group, and of those below it."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         assert command is not None
-        parts += [f"## failuremap {name}", _help_of(command, _context_of(command, name, context))]
-    return "\n\n".join(parts) + "\n"
+        inner = _context_of(command, name, context)
+        yield from (f"## {inner.command_path}", _help_of(command, inner))
+        if isinstance(command, click.Group):
+            yield from _below(command, inner)
 
 
 def _context_of(command: click.Command, name: str, parent: click.Context | None) -> click.Context:

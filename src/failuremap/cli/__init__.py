@@ -14,6 +14,7 @@ from failuremap.cli.catalogue import list_command, show_command
 from failuremap.cli.exchange import export_command, import_command
 from failuremap.cli.running import run_script_command, verify_command
 from failuremap.cli.serve import backup_command, invite_command, member_command, restore_command, serve_command
+from failuremap.cli.site import site_command
 
 _NOTHING_ASKED = 2  # as click has it; 0 would read as a right job
 
@@ -44,6 +45,6 @@ def main(context: click.Context) -> int:
 
 for command in (
     audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command, import_command,
-    export_command, serve_command, invite_command, member_command, backup_command, restore_command,
+    export_command, site_command, serve_command, invite_command, member_command, backup_command, restore_command,
 ):  # fmt: skip
     main.add_command(command)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from failuremap.catalogue.exchange.archive import SUMS, sums_text
 from failuremap.catalogue.exchange.folder import check_folder, write_folder
 from failuremap.catalogue.exchange.tiers import Tier
+from failuremap.errors import InvalidArgument
 from failuremap.site import pages as kinds
 from failuremap.site.content import HOME, Content, catalogue_cases, content_of
 from failuremap.site.frame import ASSETS, Frame
@@ -49,13 +51,27 @@ def build(folder: Path, *, tier: Tier = "open", pyodide: Path | None = None, add
         address: Where the site will stand; the feed and the sitemap name it.
 
     Raises:
-        InvalidArgument: The folder holds something else, or can't be written.
+        InvalidArgument: The folder holds something else, or can't be written; the address is none of a folder.
     """
+    check_address(address)
     check_folder(folder, _OPTION)
     files = site_files(content_of(catalogue_cases(), tier, address, pyodide))
     write_folder(folder, files, _OPTION)
     pages = sum(name.endswith(".html") for name in files)
     return Built(folder, pages, len(files), sum(map(len, files.values())))
+
+
+def check_address(address: str) -> None:
+    """Refuses what is no address of a folder on a server.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or not address.endswith("/") or parts.query:
+        raise InvalidArgument(
+            f"address={address!r}: expected where the site will stand, with a slash at its end, such as {HOME!r}."
+        )
 
 
 def site_files(content: Content) -> dict[str, bytes]:
