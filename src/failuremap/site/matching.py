@@ -51,8 +51,8 @@ def table(slugs: Collection[str]) -> dict[str, Any]:
         >>> made = table(["replicas-summed"])
         >>> made["rules"][0]
         ['weighted_mean', 'mean over all units', (1, -1, 0, 0, 0, 0, 0, 0), 'all']
-        >>> made["mechanisms"][0]["followed"][:2]
-        ['sum', 'weighted_mean_times_ranks']
+        >>> made["mechanisms"][0]["promised"]
+        'weighted_mean'
     """
     forms = {name: form_of(rule) for name, rule in KNOWN.items()}
     rules = [[name, rule.words(), forms[name].powers, forms[name].holds] for name, rule in KNOWN.items()]

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from failuremap.audit.report.outline import about
@@ -21,58 +22,16 @@ from failuremap.site import addresses
 from failuremap.site.audits import recorded_audit
 from failuremap.site.content import Family
 
-ALIKE = {
-    "accumulation": "window",
-    "actor": "rank",
-    "again": "twic",
-    "alreadi": "twic",
-    "already": "twic",
-    "averag": "mean",
-    "client": "rank",
-    "device": "rank",
-    "differ": "unequal",
-    "diverg": "differ",
-    "divid": "divisor",
-    "division": "divid",
-    "divisor": "divid",
-    "doubl": "twic",
-    "drift": "differ",
-    "example": "unit",
-    "forgot": "never",
-    "fsdp": "shard",
-    "gpu": "rank",
-    "grad": "gradient",
-    "host": "rank",
-    "identical": "same",
-    "inf": "nan",
-    "machine": "rank",
-    "microbatch": "micro",
-    "mismatch": "differ",
-    "missing": "miss",
-    "node": "rank",
-    "nonfinit": "nan",
-    "norm": "length",
-    "process": "rank",
-    "reduc": "synchronis",
-    "replica": "rank",
-    "report": "log",
-    "sampl": "unit",
-    "sequenc": "unit",
-    "skip": "miss",
-    "summ": "ad",
-    "sum": "ad",
-    "sync": "synchronis",
-    "synchronisation": "synchronis",
-    "token": "unit",
-    "tp": "tensor",
-    "tpu": "rank",
-    "unequal": "differ",
-    "unsynchronis": "synchronis",
-    "weight": "weigh",
-    "worker": "rank",
-    "zero": "empty",
-}
-"""Words of people -> a word of the catalogue that may stand for them; both as `stem` gives them."""
+_ALIKE = (
+    "accumulation:window actor:rank again:twice already:twice averaged:mean client:rank device:rank "
+    "diverge:differ divided:divisor division:divided divisor:divided double:twice drift:differ example:unit "
+    "forgot:never fsdp:shard gpu:rank grad:gradient host:rank identical:equal inf:nan machine:rank "
+    "microbatch:micro mismatch:differ node:rank norm:length process:rank reduce:synchronise replica:rank "
+    "report:log sample:unit sequence:unit skip:drop sum:add sync:synchronise synchronisation:synchronise "
+    "token:unit tp:tensor tpu:rank unequal:differ unsynchronised:synchronise weight:weigh worker:rank "
+    "zero:empty "
+)
+"""Words of people, each with a word of the catalogue that may stand for it."""
 
 _PLAIN = set(
     "a about after all also am an and any are as at be been but by can could did do does each ever every for from get "
@@ -97,6 +56,8 @@ _WEIGHTS = {
     "rules": 1.5,
 }
 _TOTALS = {"xrank": Fraction(5), "xwindow": Fraction(7), "overrank": Fraction(1, 5), "overwindow": Fraction(1, 7)}
+_WITHIN = "a|an|by|in|of|on|over|the|to|with"
+_SHORT = {"title", "symptoms"}
 _SATURATION = 6.0
 _NOUNS = re.compile(r"\b(?:token|example|sequence|element)(s?)\b")
 _NAMES = re.compile(r"(?:\w*[._]\w[\w.]*|[\w.]*\d[\w.]*|−?∞)")
@@ -112,13 +73,25 @@ def index(families: Mapping[str, Family]) -> dict[str, Any]:
     """
     found = list(families.values())
     return {
-        "pages": [[family.title, addresses.mechanism_page(family.slug), family.first.abstract] for family in found],
+        "pages": [_page(family) for family in found],
         "ids": {name: page for family in found for name, page in _ids(family)},
         "words": postings([texts(family) for family in found]),
         "lines": _lines(found),
-        "alike": ALIKE,
+        "alike": alike(),
         "plain": sorted(_PLAIN),
     }
+
+
+def _page(family: Family) -> list[str | int]:
+    """Returns what a result shows, and how many public reports there are: of two that fit, the commoner is meant."""
+    first = family.first
+    return [family.title, addresses.mechanism_page(family.slug), first.abstract, len(first.references)]
+
+
+def alike() -> dict[str, str]:
+    """Returns words that people use, each with a word of the catalogue that may stand for it, both as stems."""
+    pairs = (pair.split(":") for pair in _ALIKE.split())
+    return {stem(said): stem(meant) for said, meant in pairs}
 
 
 def _ids(family: Family) -> Iterator[tuple[str, str]]:
@@ -158,6 +131,8 @@ def audited_lines(slug: str) -> list[str]:
 def postings(documents: list[dict[str, str]]) -> dict[str, list[int]]:
     """Returns for each word the pages that it stands on, and a hundred times what it is worth there, in turn.
 
+    Of titles and symptoms two words in a row are a word, too.
+
     A word is worth more where it stands in a title, and where it stands on few pages (as BM25 has it).
     """
     counts = [_counted(document) for document in documents]
@@ -173,20 +148,35 @@ def postings(documents: list[dict[str, str]]) -> dict[str, list[int]]:
 def _counted(document: Mapping[str, str]) -> dict[str, float]:
     counted: dict[str, float] = {}
     for kind, text in document.items():
-        for word, count in Counter(words(text)).items():
+        found = words(text)
+        for word, count in Counter(found + (in_a_row(text) if kind in _SHORT else [])).items():
             counted[word] = counted.get(word, 0.0) + _WEIGHTS[kind] * min(count, 3)
     return counted
 
 
 def words(text: str) -> list[str]:
-    """Splits a text into the stems of its words; numbers are none.
+    """Splits a text into the stems of its words, without those that tell nothing; numbers are no words.
 
     Example:
         >>> words("3 of 3 micro-batches averaged: loss/8")
         ['micro', 'batch', 'averag', 'los']
     """
-    found = [stem(word) for word in re.findall(r"[a-z]{2,}", text.lower()) if word not in _PLAIN]
-    return [word for word in found if word]
+    return [word for word in _stems(text) if word]
+
+
+def in_a_row(text: str) -> list[str]:
+    """Returns each two words that follow upon each other, articles and prepositions between them aside.
+
+    Example:
+        >>> in_a_row("the learning rate of a rank differs")
+        ['learn rat', 'rat rank', 'rank differ']
+    """
+    within = re.sub(rf"\b(?:{_WITHIN})\b", "", text.lower())
+    return [f"{word} {following}" for word, following in pairwise(_stems(within)) if word and following]
+
+
+def _stems(text: str) -> list[str]:
+    return ["" if word in _PLAIN else stem(word) for word in re.findall(r"[a-z]{2,}", text.lower())]
 
 
 def stem(word: str) -> str:

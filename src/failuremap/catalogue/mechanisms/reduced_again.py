@@ -62,7 +62,7 @@ MECHANISM = Mechanism(
     never=frozenset({Sign.SINGLE_RANK, Sign.SINGLE_MICRO_BATCH}),
     separated_by="a window of another number of micro-batches",
     symptoms=(
-        "The accumulated .grad is all-reduced after every micro-batch, so early ones are reduced several times.",
+        "The accumulated gradient is all-reduced after every micro-batch, so early ones are reduced several times.",
         "Gradients are reduced twice when clipping.",
     ),
     audit_sees=(

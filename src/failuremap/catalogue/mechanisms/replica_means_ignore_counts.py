@@ -58,7 +58,7 @@ MECHANISM = Mechanism(
     separated_by="unequal counts on the ranks, with equal counts in the micro-batches of each rank",
     symptoms=(
         "The loss looks fine, but a token on a short batch weighs more than one on a long batch.",
-        "Ranks with unequal batch sizes or token counts are averaged equally.",
+        "Ranks with unequal batch sizes or token counts: their means are averaged equally.",
     ),
     audit_sees=(
         "Effective weights that are equal on each rank and differ between ranks, in inverse proportion to the ranks' "

@@ -9,6 +9,8 @@ const failuremapSearch = (() => {
   const LINE = 1500;
   const NAMED = 3000;
   const TOTAL = 150;
+  const REPORT = 4;
+  const MOST_REPORTS = 5;
   const FEW = /\b(small|smaller|low|lower|less|tiny|shrinks?|under|too little|divided|1\/\d+)\b/;
 
   function stem(word) {
@@ -28,16 +30,28 @@ const failuremapSearch = (() => {
       .replace(/#( and # more| #)+/g, "#").replaceAll("an unit", "a unit");
   }
 
+  const own = (table, key) => (Object.hasOwn(table, key) ? table[key] : null);
+
+  /** The stems of a query's words in their order, "" for each that tells nothing. */
+  function stems(index, query) {
+    const plain = new Set(index.plain);
+    return (query.toLowerCase().match(/[a-z]{2,}/g) ?? []).map((word) => (plain.has(word) ? "" : stem(word)));
+  }
+
   /** Which words a query asks for, each with the words of the index that answer it. */
   function asked(index, query) {
-    const plain = new Set(index.plain);
-    const found = (query.toLowerCase().match(/[a-z]{2,}/g) ?? []).filter((word) => !plain.has(word)).map(stem);
-    const distinct = [...new Set(found)].filter(Boolean);
+    const distinct = [...new Set(stems(index, query))].filter(Boolean);
     return distinct.map((word, place) => answers(index, word, place === distinct.length - 1));
   }
 
+  /** Two words in a row, as they stand in titles and symptoms. */
+  function inARow(index, query) {
+    const found = stems(index, query.toLowerCase().replace(/\b(?:a|an|by|in|of|on|over|the|to|with)\b/g, ""));
+    return found.slice(1).map((word, place) => (word && found[place] ? `${found[place]} ${word}` : ""));
+  }
+
   function answers(index, word, last) {
-    const known = [word, ...(index.alike[word] ?? "").split(" ")].filter((one) => index.words[one]);
+    const known = [word, own(index.alike, word)].filter((one) => one && own(index.words, one));
     if (known.length || !last || word.length < 3) return known;
     return Object.keys(index.words).filter((one) => one.startsWith(word)).slice(0, 20);
   }
@@ -61,20 +75,24 @@ const failuremapSearch = (() => {
   /** Query -> [[page, score], ...], the best first; `jump` is the page that an exact id names. */
   function find(index, query) {
     const exact = query.trim().toLowerCase().replace(/[\s_]+/g, "-");
-    const jump = Object.hasOwn(index.ids, exact) ? index.ids[exact] : null;
+    const jump = own(index.ids, exact);
     const scores = new Map();
     const add = (page, worth) => scores.set(page, (scores.get(page) ?? 0) + worth);
     scoreWords(index, asked(index, query), add);
     scoreLines(index, query, add);
-    for (const word of totals(query)) for (const [page] of pairs(index.words[word])) add(page, TOTAL);
+    for (const pair of inARow(index, query)) for (const [page, worth] of pairs(own(index.words, pair))) add(page, worth);
+    for (const word of totals(query)) for (const [page] of pairs(own(index.words, word))) add(page, TOTAL);
+    for (const page of scores.keys()) add(page, REPORT * reports(index, page));
     const ranked = [...scores].sort(([, one], [, other]) => other - one);
     const best = ranked.length ? ranked[0][1] : 0;
     const kept = ranked.filter(([, score]) => score >= LEAST_SHARE_OF_BEST * best).slice(0, MOST_RESULTS);
     return { jump, results: kept.map(([page, score]) => ({ page: index.pages[page], score })) };
   }
 
-  function pairs(postings = []) {
-    return Array.from({ length: postings.length / 2 }, (_, place) => [postings[2 * place], postings[2 * place + 1]]);
+  const reports = (index, page) => Math.min(index.pages[page][3], MOST_REPORTS);
+
+  function pairs(postings) {
+    return Array.from({ length: (postings ?? []).length / 2 }, (_, place) => [postings[2 * place], postings[2 * place + 1]]);
   }
 
   function scoreWords(index, wanted, add) {
@@ -83,7 +101,7 @@ const failuremapSearch = (() => {
     for (const answers of known) {
       const best = new Map();
       for (const [place, word] of answers.entries()) {
-        for (const [page, worth] of pairs(index.words[word])) {
+        for (const [page, worth] of pairs(own(index.words, word))) {
           best.set(page, Math.max(best.get(page) ?? 0, place ? 0.6 * worth : worth));
         }
       }
@@ -93,17 +111,15 @@ const failuremapSearch = (() => {
 
   function scoreLines(index, query, add) {
     for (const word of query.toLowerCase().match(/[a-z]+(?:-[a-z0-9]+)+/g) ?? []) {
-      const page = Object.hasOwn(index.ids, word) ? index.ids[word] : "";
-      const place = index.pages.findIndex(([, path]) => page && pathOf(page) === pathOf(path));
+      const page = own(index.ids, word);
+      const place = index.pages.findIndex(([, path]) => path === page);
       if (place >= 0) add(place, NAMED);
     }
     const text = normal(query);
     for (const [line, pages] of Object.entries(index.lines)) {
-      if (text.includes(line)) for (const page of pages) add(page, LINE + 10 * line.length);
+      if (text.includes(line)) for (const page of pages) add(page, LINE + 10 * line.length + 50 * reports(index, page));
     }
   }
-
-  const pathOf = (page) => page.replace(/#.*/, "");
 
   return { stem, normal, totals, find };
 })();
