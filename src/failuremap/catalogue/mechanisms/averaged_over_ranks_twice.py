@@ -58,6 +58,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "DDP averages, and the script divides by the number of processes again.",
         "The update is too small by the world size: averaged by the hook and by hand.",
+        "The gradient is divided by the world size twice.",
     ),
     audit_sees="Units that weigh alike and 1/R of a mean together, with reduction coefficients of 1/R^2.",
     repair=(

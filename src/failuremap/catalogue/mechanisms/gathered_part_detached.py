@@ -71,6 +71,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "The contrastive (CLIP, SimCLR) gradient is 1/N too small with all_gather over ranks.",
         "Gathered features carry no gradient: worse retrieval with several GPUs.",
+        "InfoNCE in a multi-GPU job is scaled wrong.",
     ),
     audit_sees=(
         "Where all ranks compute one loss on the same targets, with a gradient of their own each, over as many rows "

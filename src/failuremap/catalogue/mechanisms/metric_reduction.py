@@ -46,6 +46,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "The logged loss is that of one rank, or too small by the number of GPUs; training itself is right.",
         "The reported gradient norm differs between ranks.",
+        "The tracker (wandb) only shows the loss of rank 0.",
     ),
     audit_sees="Nothing wrong: the gradients that the optimizer steps on are those of the right loss.",
     audit_blind="The audit judges what the optimizer steps on, and this is right; it does not read what is printed.",

@@ -69,6 +69,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "A parameter added or replaced after DDP was constructed is not reduced: LoRA adapters, ignored modules.",
         "Moving the wrapped model to CPU and back stops its synchronisation.",
+        "Layers frozen at first and unfrozen later are in none of the buckets.",
     ),
     audit_sees=(
         "Parameters, by name, whose update is the rank's own contribution on every rank, beside others whose update "

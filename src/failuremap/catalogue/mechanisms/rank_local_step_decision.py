@@ -62,6 +62,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "GradScaler or a nan check skips the step on one rank alone.",
         "The learning rate differs per rank.",
+        "The scheduler steps on some ranks only.",
     ),
     audit_sees=(
         "Learning rates that are not the same on all ranks; or a step that one rank leaves out, having gone backward "

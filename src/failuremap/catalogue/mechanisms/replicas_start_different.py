@@ -57,7 +57,10 @@ MECHANISM = Mechanism(
     signs=signs({Sign.REPLICAS_DIFFER_AT_START}),
     never=frozenset({Sign.SINGLE_RANK, Sign.REPLICAS_DIFFER_LATER}),
     separated_by="the parameters before the first step",
-    symptoms=("Each rank initialises with another seed, and the model is not broadcast.",),
+    symptoms=(
+        "Each rank initialises with another seed, and the model is not broadcast.",
+        "The weights differ between ranks from the first step on.",
+    ),
     audit_sees="Parameters that differ between the ranks before the first step, under updates that are the same.",
     repair=(
         "Broadcast once, before training: for t in [*model.parameters(), *model.buffers()]: dist.broadcast(t.data, "

@@ -54,6 +54,7 @@ MECHANISM = Mechanism(
     symptoms=(
         "Identical batches on several GPUs: no DistributedSampler, or one seed for the data of all ranks.",
         "R times the compute, the same effective batch.",
+        "Every GPU sees the same data, shuffled alike.",
     ),
     audit_sees="The same gradient on all ranks, computed on the same targets.",
     repair=(
