@@ -21,7 +21,7 @@ THREE = Limit("tried", 3, 60)
 def tried(server, name, count):
     """Count some tries for a name, as sign-ins from elsewhere do."""
     with opened(server.database) as db, transaction(db):
-        assert not any([take(db, limits.SIGN_IN_AS, name, int(time.time())) for _ in range(count)])
+        assert not any(take(db, limits.SIGN_IN_AS, name, int(time.time())) for _ in range(count))
 
 
 def told(answer, name):

@@ -33,7 +33,7 @@ def test_no_parameter_reaches_into_a_query(server, ada, grace, payload):
         visitor.sign_in(payload),
         visitor.get(f"/join/{quote(payload)}"),
         visitor.post(f"/join/{quote(payload)}", data={"password": payload}),
-        visitor.get("/account", headers={"Cookie": f"fm-local={payload}".encode()}),
+        visitor.get("/account", headers={"Cookie": f"fm-local={quote(payload)}"}),
         ada.hand_in("x", case=payload),
         ada.get("/candidates/new", params={"case": payload}),
         ada.get(f"/candidates/{quote(payload)}"),
