@@ -2,7 +2,7 @@
 
 A repair that is given such numbers computes its contract's exact answer, and beside it
 
-    size    the first-order bound: an operation that rounds adds at most u * size of its result, u = 2^-53
+    size    the first-order bound, in floats: an operation that rounds adds at most u * size of its result, u = 2^-53
     grain   what the number is a multiple of, as 1/grain, as long as nothing was divided
     rounded whether something was divided; until then a float64 may hold all partial results exactly
 """
@@ -25,19 +25,21 @@ class Exact:
     Example:
         >>> total = Exact.of(0.5) + Exact.of(-3)
         >>> total.value, total.size, total.grain
-        (Fraction(-5, 2), Fraction(7, 2), 2)
+        (Fraction(-5, 2), 3.5, 2)
     """
 
     __slots__ = ("grain", "rounded", "size", "value")
 
-    def __init__(self, value: Rational, size: Rational, grain: int = 1, *, rounded: bool = False) -> None:
+    def __init__(self, value: Rational, size: float, grain: int, rounded: bool) -> None:
         self.value, self.size, self.grain, self.rounded = value, size, grain, rounded
 
     @classmethod
     def of(cls, number: float | Fraction) -> Exact:
         """Takes a finite number as it is."""
+        if type(number) is int:
+            return cls(number, float(abs(number)), 1, False)
         value: Rational = int(number) if number == int(number) else Fraction(number)
-        return cls(value, abs(value), value.denominator)
+        return cls(value, float(abs(value)), value.denominator, False)
 
     @property
     def held_exactly(self) -> bool:
@@ -86,10 +88,10 @@ class Exact:
         return _plain(other) // self.value
 
     def __neg__(self) -> Exact:
-        return Exact(-self.value, self.size, self.grain, rounded=self.rounded)
+        return Exact(-self.value, self.size, self.grain, self.rounded)
 
     def __abs__(self) -> Exact:
-        return Exact(abs(self.value), self.size, self.grain, rounded=self.rounded)
+        return Exact(abs(self.value), self.size, self.grain, self.rounded)
 
     def __eq__(self, other: object) -> bool:
         return bool(self.value == _plain(other))
@@ -124,12 +126,12 @@ class Exact:
 def root(square: Exact) -> Exact:
     """Returns the square root, exact to far more digits than any float has."""
     if not square.value:
-        return Exact(0, 0, rounded=True)
+        return Exact(0, 0.0, 1, True)
     scaled = Fraction(square.value)
     shift = max(0, _ROOT_BITS + scaled.denominator.bit_length() - scaled.numerator.bit_length())
     shift += shift % 2
     value = Fraction(math.isqrt(int(scaled * 2**shift)), 2 ** (shift // 2))
-    return Exact(value, value * Fraction(square.size) / scaled, rounded=True)
+    return Exact(value, square.size / float(value), 1, True)
 
 
 def lifted(given: Any) -> Any:
@@ -146,30 +148,29 @@ def lifted(given: Any) -> Any:
 def _combined(
     one: Exact, other: Any, exact: Callable[[Exact, Exact], Exact], special: Callable[[float, float], float]
 ) -> Any:
-    if isinstance(other, Exact):
+    kind = type(other)
+    if kind is Exact:
         return exact(one, other)
-    if not isinstance(other, int | float | Fraction):
+    if kind not in (int, float, Fraction, bool):
         return NotImplemented
-    if not math.isfinite(other):
-        return special(float(one), float(other))
+    if kind is float and not math.isfinite(other):
+        return special(float(one), other)
     return exact(one, Exact.of(other))
 
 
 def _add(one: Exact, other: Exact) -> Exact:
     grain = max(one.grain, other.grain)
-    return Exact(one.value + other.value, one.size + other.size, grain, rounded=one.rounded or other.rounded)
+    return Exact(one.value + other.value, one.size + other.size, grain, one.rounded or other.rounded)
 
 
 def _multiply(one: Exact, other: Exact) -> Exact:
-    size = one.size * abs(other.value) + abs(one.value) * other.size
-    rounded = one.rounded or other.rounded
-    return Exact(one.value * other.value, size, one.grain * other.grain, rounded=rounded)
+    size = one.size * abs(float(other.value)) + abs(float(one.value)) * other.size
+    return Exact(one.value * other.value, size, one.grain * other.grain, one.rounded or other.rounded)
 
 
 def _divide(one: Exact, other: Exact) -> Exact:
-    divisor = Fraction(other.value)
-    value = one.value / divisor
-    return Exact(value, (one.size + abs(value) * other.size) / abs(divisor), rounded=True)
+    value = Fraction(one.value) / other.value
+    return Exact(value, (one.size + abs(float(value)) * other.size) / abs(float(other.value)), 1, True)
 
 
 def _plain(number: Any) -> Any:

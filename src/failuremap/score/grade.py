@@ -39,14 +39,14 @@ def is_right(actual: Any, answer: Answer) -> bool:
 
 
 def worst_ulps(actual: Any, answer: Answer) -> float:
-    """Returns how far a right answer is from the exact one, in units of the exact one's last place.
+    """Returns how far a right answer is from the exact one rounded once, in units of its last place.
 
     Example:
         >>> from failuremap.catalogue import mechanism
         >>> from failuremap.score.oracle import exact_answer
         >>> third = exact_answer(mechanism("replica-means-ignore-counts"), [([1], 1), ([0], 2)])
-        >>> round(worst_ulps([1 / 3], third), 2)
-        0.33
+        >>> worst_ulps([1 / 3], third), worst_ulps([1 / 3 + 2**-54], third)
+        (0.0, 1.0)
     """
     distances = [_ulps(seen, right) for seen, right in _pairs(actual, answer.value)]
     return max(distances, default=0.0)
@@ -59,6 +59,8 @@ def same(one: Any, other: Any) -> bool:
         >>> same([0.0], [-0.0]), same([1], [1.0]), same([float("nan")], [float("nan")])
         (False, False, True)
     """
+    if one is other:
+        return True
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple):
@@ -89,6 +91,8 @@ def _pairs(actual: Any, right: Any) -> Iterator[tuple[Any, Any]]:
 def _is_close(seen: Number, right: Exact | float, answer: Answer, place: int) -> bool:
     if not isinstance(right, Exact):
         return seen == right or (math.isnan(right) and math.isnan(seen))
+    if seen == float(right.value):
+        return True  # the nearest float, or the integer itself; most answers are
     if not math.isfinite(seen):
         return False
     return bool(abs(Fraction(seen) - right.value) <= answer.bound(right, place))
@@ -97,8 +101,10 @@ def _is_close(seen: Number, right: Exact | float, answer: Answer, place: int) ->
 def _ulps(seen: Any, right: Any) -> float:
     if not isinstance(right, Exact):
         return 0.0
-    exact = Fraction(right.value)
-    return min(float(abs(Fraction(seen) - exact) / Fraction(math.ulp(float(exact)))), _NO_DIGIT)
+    rounded = float(right.value)
+    if seen in (rounded, right.value):
+        return 0.0
+    return min(float(abs(Fraction(seen) - Fraction(rounded)) / Fraction(math.ulp(rounded))), _NO_DIGIT)
 
 
 def _article(value: Any) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from pathlib import Path
 
 from failuremap.score.judge import judge
-from failuremap.score.limits import Limits
-from failuremap.score.results import Result
-from failuremap.score.suite import Sample, Suite
+from failuremap.score.results import Result, Season, open_results
+from failuremap.score.suite import Candidates, Sample, Suite
 from failuremap.score.verdict import Verdict
 
 OnResult = Callable[[Result], None]
@@ -44,13 +45,45 @@ def judge_samples(samples: Iterable[Sample], judge_sample: Judge, on_result: OnR
             raise
 
 
-def suite_judge(suite: Suite, key: bytes, limits: Limits, *, trust_candidate: bool = False) -> Judge:
-    """Returns what judges the samples of a suite; of a sealed case it tells no input, not even one of its checks."""
-    return partial(_judge, suite=suite, key=key, limits=limits, trust_candidate=trust_candidate)
+def judge_candidates(
+    candidates: Candidates,
+    on_result: OnResult,
+    *,
+    out: Path | None = None,
+    key: bytes | None = None,
+    job_count: int = 1,
+    trust_candidate: bool = False,
+) -> tuple[Season, list[Result]]:
+    """Judges what a folder holds for a suite, but for what a file of results has already.
+
+    Args:
+        candidates: What to judge.
+        on_result: Gets each new result, once it is kept.
+        out: The file of results, which grows; without one nothing is kept.
+        key: What the held-back fixtures are drawn from; without one that of the file, or a new one, which it reveals.
+        job_count: How many at once.
+        trust_candidate: Run them without a box where no sound one opens.
+
+    Raises:
+        InvalidArgument: The file can't be used, or the sealed suite has no key.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="failuremap-") as folder,
+        open_results(out or Path(folder) / "results.jsonl", candidates.suite, key) as results,
+    ):
+        judge_sample = partial(_judge, suite=candidates.suite, key=results.key, trust_candidate=trust_candidate)
+        missing = [sample for sample in candidates.samples if not results.known(sample)]
+
+        def keep(result: Result) -> None:
+            results.append(result)
+            on_result(result)
+
+        judge_samples(missing, judge_sample, keep, job_count=job_count)
+        return results.season, results.of(candidates.samples)
 
 
-def _judge(sample: Sample, suite: Suite, key: bytes, limits: Limits, trust_candidate: bool) -> Verdict:
-    verdict = judge(sample.path, sample.case, key=key, limits=limits, trust_candidate=trust_candidate)
+def _judge(sample: Sample, suite: Suite, key: bytes, trust_candidate: bool) -> Verdict:
+    verdict = judge(sample.path, sample.case, key=key, trust_candidate=trust_candidate)
     return sealed(verdict) if suite == "sealed" else verdict
 
 

@@ -15,7 +15,6 @@ The honest algorithms measured need an eighth of this. A wrong rule is off by a 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from fractions import Fraction
 from math import isfinite
@@ -25,10 +24,10 @@ from failuremap.catalogue.mechanism import Mechanism
 from failuremap.rules import known_rule
 from failuremap.score.exact import Exact, lifted, root
 
-UNIT_ROUNDOFF = Fraction(1, 2**53)
+UNIT_ROUNDOFF = 2.0**-53
 SLACK = 4
 # Below this floats lie evenly: a rounding error is no longer relative.
-_SMALLEST = Fraction(1, 2**1074)
+_SMALLEST = 2.0**-1074
 
 
 class Answer(NamedTuple):
@@ -36,20 +35,20 @@ class Answer(NamedTuple):
 
     value: Any
     """Lists of numbers as the contract wants them; each is an `Exact`, or a float that is to be met exactly."""
-    peaks: tuple[Fraction, ...] | None
+    peaks: tuple[float, ...] | None
     """Largest contribution to each element; None where no rule states the contract."""
     part_count: int
     """K contributions, or L numbers where there is no rule."""
 
-    def bound(self, element: Exact, place: int) -> Fraction | int:
+    def bound(self, element: Exact, place: int) -> float:
         """Returns how far from an element of the answer a number may be; `place` counts in the order of reading."""
         if element.held_exactly:
-            return 0
+            return 0.0
         if self.peaks is None:
             size, factor = element.size, self.part_count
         else:
             size, factor = max(element.size, self.peaks[place]), 1
-        return SLACK * (self.part_count + 2) * factor * (UNIT_ROUNDOFF * Fraction(size) + _SMALLEST)
+        return SLACK * (self.part_count + 2) * factor * (UNIT_ROUNDOFF * size + _SMALLEST)
 
 
 def exact_answer(entry: Mechanism, given: Any) -> Answer:
@@ -62,7 +61,7 @@ def exact_answer(entry: Mechanism, given: Any) -> Answer:
     """
     stages = entry.stages
     assert stages is not None
-    exact = lifted(copy.deepcopy(given))
+    exact = lifted(given)
     value = _settled(stages.exact(exact, root) if stages.exact else stages.fixed(exact))
     if not entry.promised:
         return Answer(value, None, sum(1 for _ in numbers_of(given)))
@@ -93,14 +92,12 @@ def _settled(value: Any) -> Any:
     return Exact.of(value) if isinstance(value, int | Fraction) else value
 
 
-def _peaks(entry: Mechanism, given: Any, value: list[Any]) -> tuple[tuple[Fraction, ...], int]:
+def _peaks(entry: Mechanism, given: Any, value: list[Any]) -> tuple[tuple[float, ...], int]:
     if not value:
         return (), 0
     weighing, count = _weighing(entry, given)
     columns = zip(*(gradient for gradient, _ in weighing), strict=True)
-    return tuple(
-        max((abs(Fraction(g)) for g in column if isfinite(g)), default=Fraction(0)) for column in columns
-    ), count
+    return tuple(max((abs(float(g)) for g in column if isfinite(g)), default=0.0) for column in columns), count
 
 
 def _weighing(entry: Mechanism, given: Any) -> tuple[list[tuple[list[Any], Fraction]], int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from failuremap.score.report import Interval, Report
 
 _LEFT, _RIGHT, _WIDTH = 250, 200, 820
-_ROW, _HEAD, _FOOT = 24, 44, 40
+_ROW, _GAP, _HEAD, _FOOT = 18, 10, 44, 40
+
+Point = tuple[str, Interval, str]
 _COLOURS = ("#0b6bcb", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d")
 _STYLE = """text{font:13px system-ui,sans-serif;fill:#1f2328}.note{fill:#59636e;font-size:12px}.head{font-weight:600}
 .axis{stroke:#d1d9e0}@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.note{fill:#9198a1}.axis{stroke:#3d444d}
@@ -21,8 +23,8 @@ def svg(report: Report) -> str:
     A short line is an interval of 95 % whose error is clustered by evaluation group. A group has none of its own: its
     families tell of each other.
     """
-    rows = list(_rows(report))
-    height = _HEAD + _ROW * len(rows) + _FOOT
+    blocks = list(_blocks(report))
+    height = _HEAD + sum(_ROW * len(points) + _GAP for _, points in blocks) + _FOOT
     size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(_summary(report))}">',
@@ -30,22 +32,26 @@ def svg(report: Report) -> str:
         f'<text class="head" x="16" y="24">pass@1, suite {escape(report.suite)}</text>',
         *_axis(height),
     ]
-    for place, (label, name, interval, colour) in enumerate(rows):
-        parts += _row(_HEAD + _ROW * place + _ROW // 2, label, name, interval, colour)
+    y = _HEAD + _ROW // 2
+    for label, points in blocks:
+        parts.append(f'<text x="16" y="{y + 4}">{escape(label)}</text>')
+        for name, interval, colour in points:
+            parts += _point(y, name, interval, colour)
+            y += _ROW
+        y += _GAP
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _rows(report: Report) -> Iterator[tuple[str, str, Interval, str]]:
-    """Yields label, system, interval and colour of each row."""
+def _blocks(report: Report) -> Iterator[tuple[str, list[Point]]]:
+    """Yields a label with the points below it: system, interval, colour."""
     colours = {score.system: _COLOURS[place % len(_COLOURS)] for place, score in enumerate(report.systems)}
-    several = len(report.systems) > 1
-    for score in report.systems:
-        if 1 in score.pass_at:
-            yield "all families", score.system, score.pass_at[1], colours[score.system]
+
+    def points(found: Iterable[tuple[str, Interval | None]]) -> list[Point]:
+        return [(system, interval, colours[system]) for system, interval in found if interval]
+
+    yield "all families", points((score.system, score.pass_at.get(1)) for score in report.systems)
     for group in sorted({group for score in report.systems for group in score.groups}):
-        for score in report.systems:
-            if group in score.groups:
-                yield group, score.system if several else "", score.groups[group], colours[score.system]
+        yield group, points((score.system, score.groups.get(group)) for score in report.systems)
 
 
 def _axis(height: int) -> Iterator[str]:
@@ -55,18 +61,14 @@ def _axis(height: int) -> Iterator[str]:
         yield f'<text class="note" x="{x}" y="{height - _FOOT + 18}" text-anchor="middle">{percent} %</text>'
 
 
-def _row(y: int, label: str, name: str, interval: Interval, colour: str) -> Iterator[str]:
+def _point(y: int, name: str, interval: Interval, colour: str) -> Iterator[str]:
     whole = interval.group_count > 1
-    style = ' class="head"' if whole else ""
-    yield f'<text{style} x="16" y="{y + 4}">{escape(label)}</text>'
     if whole and interval.low is not None and interval.high is not None:
-        yield (
-            f'<line x1="{_x(interval.low)}" y1="{y}" x2="{_x(interval.high)}" y2="{y}" stroke="{colour}" '
-            'stroke-width="2"/>'
-        )
+        ends = f'x1="{_x(interval.low)}" y1="{y}" x2="{_x(interval.high)}" y2="{y}"'
+        yield f'<line {ends} stroke="{colour}" stroke-width="2"/>'
     yield f'<circle cx="{_x(interval.value)}" cy="{y}" r="{5 if whole else 4}" fill="{colour}"/>'
     note = f"{interval.value:.0%} of {interval.family_count}"
-    yield f'<text class="note" x="{_WIDTH - _RIGHT + 18}" y="{y + 4}">{escape(_short(name))} {note}</text>'
+    yield f'<text class="note" x="{_WIDTH - _RIGHT + 24}" y="{y + 4}">{escape(_short(name))} {note}</text>'
 
 
 def _x(share: float) -> float:

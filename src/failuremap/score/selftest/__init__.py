@@ -1,1 +1,5 @@
 """Trials of the judge itself: candidates that must be accepted, refused, or kept in."""
+
+from failuremap.score.selftest.running import Check, Selftest, selftest, to_json
+
+__all__ = ["Check", "Selftest", "selftest", "to_json"]

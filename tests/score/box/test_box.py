@@ -1,0 +1,217 @@
+"""A candidate in a box answers or is stopped, within its limits, and the box says which."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from failuremap.score.box import Answer, Box, open_box
+from failuremap.score.limits import MEBIBYTE, Limits
+from failuremap.score.stopped import Stopped
+
+ECHO = "def solve(rows): return rows"
+SHORT = Limits(cpu_s=1)
+
+
+@pytest.fixture
+def boxed(sound):
+    """A function that opens the best box with a candidate; all are closed in the end."""
+    opened: list[Box] = []
+
+    def open_one(source: str, limits: Limits = SHORT) -> Box:
+        opened.append(open_box(source.encode(), limits, level=sound))
+        return opened[-1]
+
+    yield open_one
+    for box in opened:
+        box.close()
+
+
+def stopped(box: Box, argument: object = None) -> tuple[str, str]:
+    with pytest.raises(Stopped) as caught:
+        box.call(argument)
+    return caught.value.outcome, caught.value.reason
+
+
+def test_an_answer_is_the_value_and_the_argument_afterwards(boxed):
+    box = boxed("def solve(rows):\n    rows.append(0)\n    return (sum(rows), rows[0])")
+
+    assert box.call([1, Fraction(1, 3)]) == Answer((Fraction(4, 3), 1), [1, Fraction(1, 3), 0])
+
+
+def test_the_second_call_gets_the_object_of_the_first(boxed):
+    box = boxed("def solve(rows):\n    rows.append(0)\n    return len(rows)")
+
+    assert box.call([1]) == Answer(2, [1, 0])
+    assert box.call_again() == Answer(3, [1, 0, 0])
+    assert box.call([1]) == Answer(2, [1, 0])
+
+
+def test_one_box_answers_many_times(boxed):
+    box = boxed(ECHO)
+
+    assert [box.call([n, [n / 8] * n]).value for n in range(50)] == [[n, [n / 8] * n] for n in range(50)]
+
+
+def test_a_large_input_and_a_large_answer_cross_in_parts(boxed):
+    rows = [0.1] * 20_000
+
+    assert boxed(ECHO).call(rows) == Answer(rows, rows)
+
+
+def test_after_an_exception_the_box_goes_on(boxed):
+    box = boxed("def solve(n): return 1 / n")
+
+    assert stopped(box, 0) == ("crashed", "the candidate raised ZeroDivisionError")
+    assert box.call(2).value == 0.5
+
+
+def test_after_its_end_a_box_gives_the_same_reason(boxed):
+    box = boxed("import os\ndef solve(n): os._exit(3)")
+
+    assert stopped(box) == stopped(box) == ("crashed", "the candidate ended its own process")
+    with pytest.raises(Stopped, match="ended its own process"):
+        box.call_again()
+
+
+def test_an_input_that_is_no_value_is_the_judges_fault(boxed):
+    assert stopped(boxed(ECHO), {1})[0] == "judge-error"
+
+
+TYPES = "int, float, Fraction, bool, str, None, list, tuple, dict"
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "reason"),
+    [
+        ("return {1}", "malformed", f"the candidate's answer holds set; it may hold {TYPES}"),
+        ("return type('x', (float,), {})()", "malformed", f"holds a type of its own; it may hold {TYPES}"),
+        ("x = []; x.append(x); return x", "malformed", "the candidate's answer is nested too deeply, or holds itself"),
+        ("return [0] * 10**6", "output", "the candidate's answer holds too many values, or too large ones"),
+        ("return ['x' * 10**5] * 20", "output", "the candidate's answer is longer than output_bytes=1048576"),
+        ("return [0] * 10**9", "memory", "the candidate needed more than memory_bytes=268435456"),
+        ("raise SystemExit", "crashed", "the candidate ended itself by SystemExit"),
+        ("raise type('x', (Exception,), {})", "crashed", "the candidate raised a type of its own"),
+        ("import ctypes; ctypes.string_at(0)", "crashed", "the candidate's process died of SIGSEGV"),
+        ("open('/etc/passwd')", "crashed", "the candidate raised PermissionError"),
+        (
+            "import os; os.write(1, b'x\\n')",
+            "malformed",
+            "the candidate wrote to the judge itself, out of turn or in no",
+        ),
+    ],
+)
+def test_a_call_without_an_answer_is_stopped_with_a_sentence(boxed, body, outcome, reason):
+    said = stopped(boxed(f"def solve(rows): {body}"))
+
+    assert said[0] == outcome
+    assert reason in said[1]
+
+
+WHAT = "what is judged is solve(argument)"
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome", "reason"),
+    [
+        (b"def solve(rows:", "malformed", "the candidate is no Python: a syntax error in line 1"),
+        (b"", "malformed", f"the candidate defines no solve; {WHAT}"),
+        (b"solve = 3", "malformed", f"the candidate's solve cannot be called; {WHAT}"),
+        (b"def solve(a, b): pass", "malformed", f"the candidate's solve cannot be called with one argument; {WHAT}"),
+        (b"import numpy", "crashed", "numpy, which is not in the box: standard library for computing only"),
+        (b"__import__('num' + 'py')", "crashed", "the candidate imports a module, which is not in the box"),
+        (b"1 / 0", "crashed", "the candidate raised ZeroDivisionError"),
+        (b"raise SystemExit", "crashed", "the candidate ended itself by SystemExit"),
+        (b"x = '\xff'", "malformed", "the candidate is not UTF-8: its byte 5 is none"),
+        (b"#" * 65537, "malformed", "the candidate has 65537 bytes; at most source_bytes=65536 are judged"),
+    ],
+    ids=range(10),
+)
+def test_a_candidate_that_cannot_be_loaded_is_stopped_with_a_sentence(sound, source, outcome, reason):
+    with pytest.raises(Stopped) as caught:
+        open_box(source, SHORT, level=sound)
+
+    assert caught.value.outcome == outcome
+    assert reason in caught.value.reason
+
+
+ENDLESS = "while True:\n    pass\n"
+
+
+@pytest.mark.slow
+def test_an_endless_candidate_ends_at_its_limit_of_processor_time(boxed):
+    box = boxed("def solve(rows):\n    while True: pass")
+
+    assert stopped(box) == ("timeout", "the candidate was still running after cpu_s=1")
+    assert 0.5 < box.usage.cpu_s <= SHORT.cpu_s + 1
+
+
+@pytest.mark.slow
+def test_an_endless_import_is_ended(sound):
+    with pytest.raises(Stopped, match="the candidate was still running after cpu_s=1"):
+        open_box(ENDLESS.encode(), SHORT, level=sound)
+
+
+@pytest.mark.slow
+def test_a_candidate_that_waits_ends_at_its_limit_of_wall_time(boxed):
+    box = boxed("import os\ndef solve(rows): return os.read(0, 1)")
+
+    assert stopped(box) == ("timeout", "the candidate gave no answer within wall_s=3")
+    assert box.usage.cpu_s < 1
+
+
+def test_the_time_between_two_calls_is_the_judges(boxed):
+    box = boxed(ECHO)
+    box.call(0)
+
+    assert (before := box.usage.wall_s) == box.usage.wall_s, before
+
+
+def test_usage_is_what_the_candidate_used(boxed):
+    box = boxed("def solve(n): return sum(len(bytearray(b'x') * n) for _ in range(20))")
+    before = box.usage
+
+    box.call(40 * MEBIBYTE)
+
+    assert box.usage.cpu_s > before.cpu_s
+    assert box.usage.memory_bytes > 40 * MEBIBYTE
+    assert box.usage.wall_s > 0
+
+
+def test_a_candidate_sees_no_environment_and_no_files_but_pythons(boxed):
+    names = boxed("import os\nnames = sorted(os.environ)\ndef solve(rows): return names").call(None).value
+
+    assert set(names) <= {"PYTHONHASHSEED", "LD_LIBRARY_PATH", "LC_CTYPE", "PWD"}
+
+
+def test_what_the_standard_library_has_for_computing_can_be_used(boxed):
+    source = """
+import bisect, collections, copy, decimal, functools, heapq, itertools, json, math, operator, random, re, statistics
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import NamedTuple
+
+class Row(NamedTuple):
+    n: int
+
+class Kind(Enum):
+    ONE = 1
+
+@dataclass(frozen=True)
+class Held:
+    x: float = 0.5
+
+@functools.lru_cache
+def solve_one(n):
+    return math.fsum([Held().x, Row(n).n, Kind.ONE.value, float(decimal.Decimal(1)), statistics.fmean([1, 3])])
+
+def solve(n):
+    random.seed(1)
+    random.shuffle(list(range(n)))
+    assert json.loads(json.dumps({"a": 1})) == copy.deepcopy({"a": 1})
+    assert re.sub("a", "b", "a") == "b"
+    return solve_one(n) + Fraction(next(itertools.count()))
+"""
+    assert boxed(source).call(3).value == 7.5
