@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from failuremap.catalogue.records.digest import sha256_text
 from failuremap.catalogue.records.model import Case
 from failuremap.catalogue.records.parts import Clause, Observation
 
@@ -47,12 +48,14 @@ class StageRun:
         rows: A row for each check, in their order.
         exit_code: That of the script.
         sha256: That of the script's text.
+        stdout_sha256: That of what it printed.
     """
 
     case: Case
     rows: list[Row]
     exit_code: int
     sha256: str
+    stdout_sha256: str
 
     @property
     def failed_count(self) -> int:
@@ -64,7 +67,8 @@ def stage_run(case: Case, stage: str) -> StageRun:
     """Returns what a stage of a case gave, as it is recorded."""
     run = case.runs()[stage]
     sha256 = getattr(case.implementations, stage).sha256
-    return StageRun(case, [_row(case, seen) for seen in run.observations], run.exit_code, sha256)
+    rows = [_row(case, seen) for seen in run.observations]
+    return StageRun(case, rows, run.exit_code, sha256, sha256_text(run.stdout))
 
 
 def _row(case: Case, seen: Observation) -> Row:
