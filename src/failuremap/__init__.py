@@ -7,6 +7,7 @@ Names for scripts and notebooks:
 * `aggregate` combines gradients by a stated rule; `exact_sum` adds arrays up, `Accumulator` one after another, and both
   give the nearest to the exact sum in whatever order; `check_backend` holds a backend of your own to the same laws;
 * `attach` makes a PyTorch model's gradients follow one, over ranks and micro-batches; `clip_grad_norm_` clips them;
+* `watch` audits a job that you start yourself; `failuremap diagnose` judges what it wrote;
 * `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
 """
 
@@ -20,6 +21,7 @@ from failuremap.aggregate import aggregate
 from failuremap.errors import (
     FailuremapError,
     InvalidArgument,
+    JobStopped,
     LawBroken,
     MissingDependency,
     RecordError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from failuremap.aggregate.torch.attach import attach
     from failuremap.aggregate.torch.clip import clip_grad_norm_
     from failuremap.audit.capture.marks import count, unit_losses
+    from failuremap.audit.capture.watch import watch
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,7 @@ __all__ = [
     "Accumulator",
     "FailuremapError",
     "InvalidArgument",
+    "JobStopped",
     "LawBroken",
     "MissingDependency",
     "RecordError",
@@ -54,6 +58,7 @@ __all__ = [
     "count",
     "exact_sum",
     "unit_losses",
+    "watch",
 ]
 
 # Resolved on first use: a bare import brings in no part of the audit, and no framework.
@@ -65,6 +70,7 @@ _HOMES = {
     "count": "failuremap.audit.capture.marks",
     "exact_sum": "failuremap.aggregate.exact",
     "unit_losses": "failuremap.audit.capture.marks",
+    "watch": "failuremap.audit.capture.watch",
 }
 
 

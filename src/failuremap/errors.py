@@ -3,6 +3,7 @@
     FailuremapError
     ├── InvalidArgument (also a ValueError)   a value that cannot be used: says which, what was expected, what to do
     ├── MissingDependency (also an ImportError)  an optional package is absent: says the line that installs it
+    ├── JobStopped (also a RuntimeError)      a job that was to stop at the first wrong step: says what is wrong with it
     ├── StepVoid (also a RuntimeError)        a window's gradients are no update: says why, and on which rank
     ├── LawBroken (also an AssertionError)    a backend of aggregation is wrong: says which laws it breaks, and where
     ├── RecordError (also a ValueError)       a record is not what it should be: says which, and in which field
@@ -28,6 +29,10 @@ class MissingDependency(FailuremapError, ImportError):
 
     def __init__(self, purpose: str, package: str, extra: str) -> None:
         super().__init__(f"{purpose} needs {package}. Install it with:  pip install 'failuremap[{extra}]'")
+
+
+class JobStopped(FailuremapError, RuntimeError):
+    """A step of the job is wrong, and it was asked to stop there; raised before the next optimizer step."""
 
 
 class StepVoid(FailuremapError, RuntimeError):

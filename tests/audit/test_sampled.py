@@ -12,6 +12,7 @@ from audit.judging import edited
 from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
+from failuremap.audit.sampled import NEVER_READ
 
 pytestmark = pytest.mark.torch
 
@@ -88,6 +89,27 @@ def test_a_step_that_a_few_parameters_do_not_settle_is_no_doubt_about_the_job(tm
     assert verdict.notes[-1] == (
         "1 step that was read in part is not judged: none of the parameters that were read took part in it"
     )
+
+
+@pytest.mark.parametrize("later_steps", [0, 2])
+def test_parameters_that_come_at_the_very_end_leave_the_verdict_open(job_server, tmp_path, later_steps):
+    late = f"""
+model, head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+step, other = (torch.optim.SGD(part.parameters(), lr=0.1) for part in (model, head))
+for i in range(12 + {later_steps}):
+    F.cross_entropy(head(model(torch.randn(4, 8))), torch.zeros(4, dtype=torch.long)).backward()
+    step.step(); step.zero_grad()
+    if i >= 11:
+        other.step()
+    other.zero_grad()
+"""
+    result = run(job_server, tmp_path, late, env=SAMPLED)
+    assert result.ok, result.output
+
+    verdict = diagnose(tmp_path / "trace")
+
+    assert verdict.outcome == ("right" if later_steps else "cannot tell")
+    assert verdict.reasons == ([] if later_steps else [NEVER_READ])
 
 
 def test_hooks_that_someone_removes_leave_nothing_right(job_server, tmp_path):

@@ -50,7 +50,7 @@ def main(command: tuple[str, ...], **given: Any) -> int:
     job = make_job(command, None, folder.path, place.run_id, options)
     check_outputs(options)
     with folder.claimed(place.run_id, remove=place.rank == 0):
-        ending = launch.run(job)
+        ending = session.run(job, options.unit, options.promise) if place.rank == 0 else launch.run(job)
         write_exit(folder.path, place.rank, ending)
         if place.rank > 0:
             return _shell_code(ending.exit_code)

@@ -36,6 +36,7 @@ class Options:
     html_path: str | None
     steps: int | None = None
     every: int | None = None
+    stop_on_wrong: bool = False
     timeout: float | None = None
     trace: str | None = None
 
@@ -79,6 +80,11 @@ running_options = _together(
         help="Read all parameters at the first 8 optimizer steps, then at 2 of every N, and a few at the others; "
         "1: all at every step. Default: 64.",
     ),
+    click.option(
+        "--stop-on-wrong",
+        is_flag=True,
+        help="Stop the job at the first wrong step; its verdict is the one on the steps up to there.",
+    ),
     click.option("--timeout", type=float, metavar="S", help="Stop the script after S seconds."),
     click.option(
         "--trace",
@@ -92,7 +98,9 @@ running_options = _together(
 def make_job(command: tuple[str, ...], nproc: int | None, folder: Path, run_id: str, options: Options) -> Job:
     """Make a job of a command line; it is checked as it is made."""
     on_stdout = options.json_path == "-"
-    return Job(command, nproc, options.timeout, folder, run_id, options.steps, options.every, on_stdout)
+    return Job(
+        command, nproc, options.timeout, folder, run_id, options.steps, options.every, options.stop_on_wrong, on_stdout
+    )
 
 
 def check_outputs(options: Options) -> None:

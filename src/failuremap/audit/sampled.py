@@ -11,6 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from failuremap.audit.faults import Fault, Judged, Story
+from failuremap.audit.story import Rank
+
+NEVER_READ = (
+    "parameters were stepped on for the first time in the last steps, of which a few parameters were read only; "
+    "audit with --every 1"
+)
 
 Kinds = dict[str, list[tuple[Judged, Fault]]]
 
@@ -40,11 +46,18 @@ def best_seen(seen: list[tuple[Judged, Fault]]) -> list[tuple[Judged, Fault]]:
 
 
 def reasons(story: Story) -> list[str]:
-    """Why a job cannot be called right for steps that were set aside: windows of a length that no other has."""
+    """Why a job cannot be called right for steps that were set aside."""
     sizes = {step.micro_batch_count for step in story.judged}
-    unlike = [step for step in story.unjudged if step.micro_batch_count not in sizes]
+    unlike = [step for step in story.unjudged if step.micro_batch_count not in {0, *sizes}]
     numbers = ", ".join(str(step.number) for step in unlike[:3])
-    return [not_settled(numbers, unlike[0].micro_batch_count, unlike[0].doubts[0])] if unlike else []
+    found = [not_settled(numbers, unlike[0].micro_batch_count, unlike[0].doubts[0])] if unlike else []
+    return found + ([NEVER_READ] if any(map(_never_read, story.ranks)) else [])
+
+
+def _never_read(rank: Rank) -> bool:
+    """Whether parameters came that no later step of their optimizer shows, because the job ended."""
+    last = {part.optimizer: place for place, part in enumerate(rank.parts) if not part.in_part}
+    return any(part.new and last.get(part.optimizer, -1) < place for place, part in enumerate(rank.parts))
 
 
 def notes(story: Story) -> list[str]:
@@ -53,7 +66,8 @@ def notes(story: Story) -> list[str]:
     if not part and not story.unjudged:
         return []
     most = max((len(step.names) for step in part), default=0)
-    told = [not_measured(len(story.in_full), len(story.judged) + len(story.unjudged), most, len(story.names))]
+    steps = len(story.judged) + len(story.unjudged)
+    told = [not_measured(len(story.in_full), steps, most, len(story.names))] if most < len(story.names) else []
     why = Counter(step.doubts[0] for step in story.unjudged).most_common(1)
     return told + [set_aside_for(len(story.unjudged), reason) for reason, _ in why]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
 from collections.abc import Sequence
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from failuremap.audit import launch
+from failuremap.audit.launch.looking import looking
 from failuremap.audit.model import Verdict
 from failuremap.audit.trace import read_folder
 from failuremap.errors import TraceError
 
 Promise = Literal["mean", "sum"]
+# what audit/live.py, which the supervisor of each rank must not import, leaves in the trace folder
+WRONG = "wrong.json"
 
 
 def audit(job: launch.Job, unit: str | None = None, promise: Promise = "mean") -> Verdict:
@@ -24,7 +28,14 @@ def audit(job: launch.Job, unit: str | None = None, promise: Promise = "mean") -
         unit: What the loss counts: token, example or sequence; None: found out from the losses.
         promise: The rule that the job should follow.
     """
-    return judge(job, launch.run(job), unit, promise)
+    return judge(job, run(job, unit, promise), unit, promise)
+
+
+def run(job: launch.Job, unit: str | None, promise: Promise) -> launch.Ending:
+    """Run a job to its end; one that is to stop at its first wrong step is looked at while it runs."""
+    looked_at = looking(job.trace_dir, unit, promise) if job.stop_on_wrong else contextlib.nullcontext()
+    with looked_at:
+        return launch.run(job)
 
 
 def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Promise) -> Verdict:
@@ -34,6 +45,8 @@ def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Pro
     if ending.failed and _only_aborted_at_exit(job.trace_dir, ending):
         note = f"{ending.sentence} when its training had ended and its interpreter shut down (Gloo's threads do that)"
         told["notes"] = [*verdict.notes, note]
+    elif ending.failed and verdict.outcome == "wrong" and job.stop_on_wrong and (job.trace_dir / WRONG).exists():
+        told["notes"] = [*verdict.notes, "the job was stopped at its first wrong step, as --stop-on-wrong asks"]
     elif ending.failed:
         notes = [f"Until then: {verdict.sentence}", *verdict.notes]
         sentence = f"{ending.sentence[0].upper()}{ending.sentence[1:]}."

@@ -92,6 +92,8 @@ class Part:
     """Whether only a few parameters were read; the others say nothing."""
     unread: int = 0
     """Backward passes that reached none of the parameters that were read."""
+    new: bool = False
+    """Whether parameters stepped that were never read before."""
     runs: list[list[int]] = field(default_factory=list)
     """The passes between one clearing of the gradients and the next; the update holds the last run."""
 
@@ -239,7 +241,7 @@ class _Story:
             [Chunk(ids, payload[:update_size]), *self._before_clip(Chunk(ids, payload[:update_size]))],
             [Chunk(ids, payload[update_size:], whole)],
             fields["absent"], fields["unwatched"], self.clips, norms_of(fields), self.beside.taken(fields),
-            bool(fields.get("in_part")), int(fields.get("unread", 0)),
+            bool(fields.get("in_part")), int(fields.get("unread", 0)), bool(fields.get("new")),
         )  # fmt: skip
         self.clips, self.before_clip = [], []
         if not self._repeats(part):
@@ -264,7 +266,7 @@ class _Story:
     def _repeats(self, part: Part) -> bool:
         """An optimizer inside another one steps on the very gradients that the outer one has stepped on."""
         last = self.parts[-1] if self.parts else None
-        if part.backwards or last is None or part.optimizer == last.optimizer or not part.ids <= last.ids:
+        if part.backwards or last is None or part.optimizer == last.optimizer or not set() < part.ids <= last.ids:
             return False
         before = {id: numbers for chunk in last.updates for id, numbers in self._by_parameter(chunk)}
         return all(np.array_equal(numbers, before[id]) for id, numbers in self._by_parameter(part.updates[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from failuremap.audit import call_words, sampled, words
@@ -12,10 +13,11 @@ from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
 from failuremap.audit.findings import findings, made_equal, split_by_hand
 from failuremap.audit.judge import judge
+from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.shares import even_enough
 from failuremap.audit.story import Rank, read_rank
-from failuremap.audit.trace import read_folder
+from failuremap.audit.trace import Trace, read_folder
 from failuremap.audit.windows import Assembler, Step
 
 # what capture failed at, where a part of the job went unseen
@@ -42,12 +44,35 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
             promise=promise,
             reasons=_not_started(Path(folder)),
         )
-    ranks = [read_rank(trace) for trace in traces]
+    return _verdict(_story(traces, [read_rank(trace) for trace in traces], unit, promise))
+
+
+def _story(traces: list[Trace], ranks: list[Rank], unit: str | None, promise: Promise) -> Story:
     world_size = int(traces[0].header["world_size"])
     noun = unit or _noun(ranks, str(traces[0].header.get("unit", "token")))
     judged = _judge_all(ranks, world_size, Asked(unit, noun, promise, _full_window(ranks)))
     judged, unjudged = sampled.set_aside(judged)
-    return _verdict(Story(traces, ranks, world_size, judged, noun, promise, unjudged))
+    return Story(traces, ranks, world_size, judged, noun, promise, unjudged)
+
+
+def so_far(folder: Path, unit: str | None, promise: Promise) -> Look:
+    """Judges the steps that all ranks of a job that still runs have written down.
+
+    Raises:
+        TraceError: The traces cannot be read together.
+    """
+    traces = [trace for trace in read_folder(folder) if trace.header]
+    if not traces:
+        return Look()
+    missing = set(range(int(traces[0].header["world_size"]))) - {trace.rank for trace in traces}
+    ranks = [read_rank(trace) for trace in traces]
+    steps = max((part.count + 1 for rank in ranks for part in rank.parts), default=0)
+    common = min(len(rank.parts) for rank in ranks)
+    if missing or not common:
+        return Look(step_count=steps, missing_ranks=sorted(missing))
+    ranks = [replace(rank, parts=rank.parts[:common], final_weights=None) for rank in ranks]
+    story = _story(traces, ranks, unit, promise)
+    return Look(story.judged, findings(story), steps)
 
 
 def _not_started(folder: Path) -> list[str]:

@@ -20,10 +20,23 @@ def install() -> None:
     Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID, FAILUREMAP_STEPS (optimizer steps to record) and
     FAILUREMAP_EVERY (two windows of so many are read in full; see sampling.py).
     """
-    global current
     folder = os.environ.get("FAILUREMAP_TRACE_DIR")
     if current is not None or not folder:
         return
+    from failuremap.audit.capture.notices import Notices
+    from failuremap.audit.capture.recorder import Recorder
+    from failuremap.audit.capture.sampling import EVERY
+
+    steps, every = os.environ.get("FAILUREMAP_STEPS"), int(os.environ.get("FAILUREMAP_EVERY") or EVERY)
+    recorder = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None, every)
+    if os.environ.get("FAILUREMAP_STOP_ON_WRONG"):
+        recorder.notices = Notices(stop=True, logs=[])
+    start(recorder)
+
+
+def start(recorder: Recorder) -> None:
+    """Starts capture in this process with a recorder; there must be none yet."""
+    global current
     from failuremap.audit.capture import (
         collectives,
         data_parallel,
@@ -35,11 +48,8 @@ def install() -> None:
         sharded,
         swapping,
     )
-    from failuremap.audit.capture.recorder import Recorder
-    from failuremap.audit.capture.sampling import EVERY
 
-    steps, every = os.environ.get("FAILUREMAP_STEPS"), int(os.environ.get("FAILUREMAP_EVERY") or EVERY)
-    current = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None, every)
+    current = recorder
     for part in (parameters, optimizers, losses, graph, data_parallel, sharded, flattened, swapping, collectives):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)

@@ -25,6 +25,7 @@ def install(recorder: Recorder) -> None:
     """Observes every step of every torch optimizer, and torch's own clipping functions."""
 
     def before_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        recorder.heed()
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if not callable(closure):
             _observe_last(recorder, optimizer)
@@ -69,15 +70,17 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     stepper = recorder.stepper(optimizer)
     in_part = recorder.sampling.is_in_part(stepper)
     found = _found(recorder, optimizer, in_part)
+    new = in_part and (found.new or stepper.count == 0)
     if in_part:
-        if found.new or len(found.present) < len(recorder.sampling.chosen(stepper.number)) or stepper.count == 0:
-            recorder.sampling.restart()
+        if new or len(found.present) < len(recorder.sampling.chosen(stepper.number)):
+            recorder.sampling.restart(new=new)
     else:
         recorder.sampling.choose(stepper.number, found.present)
-    if not in_part or recorder.sampling.chosen(stepper.number) or stepper.count == 0:
+    if not in_part or recorder.sampling.chosen(stepper.number) or new:
         fields: dict[str, Any] = {"optimizer": stepper.number, "count": stepper.count}
         fields |= {"absent": found.absent, "unwatched": found.unwatched}
         fields |= {"in_part": True, "unread": recorder.sampling.unread - stepper.unread} if in_part else {}
+        fields |= {"new": True} if new else {}
         _write_step(recorder, fields, found.present, optimizer)
     recorder.after_step(stepper)
 

@@ -21,6 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
+from failuremap.audit.capture.notices import Notices
 from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch, together
 from failuremap.audit.capture.watching import Backward, Watched, is_readable
@@ -56,6 +57,9 @@ class Recorder:
     def __init__(self, folder: Path, run_id: str, step_limit: int | None, every: int = 1) -> None:
         self.folder, self.run_id, self.step_limit, self.every = folder, run_id, step_limit, every
         self._reset()
+        self.notices: Notices | None = None
+        self.opening: Callable[[int], tuple[Path, str]] | None = None
+        """Says, given the rank, where the trace goes and which run it is of, where that is not known before."""
         self.modules = Modules()
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
@@ -65,6 +69,7 @@ class Recorder:
         self.pid = os.getpid()
         self.active = True
         self.writer: TraceWriter | None = None
+        self.rank = 0
         self.backward: Backward | None = None
         self.backward_count = 0
         self.depth = 0
@@ -90,7 +95,7 @@ class Recorder:
         """Keeps what went wrong inside the audit, for the verdict to say."""
         if len(self.errors) < _ERROR_LIMIT:
             self.errors.append(f"{where}: {type(error).__name__}: {error}"[:300])
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and where != "notices":
             self.active = False
 
     # ---- parameters
@@ -272,6 +277,16 @@ class Recorder:
         if self.step_limit is not None and all(s.count >= self.step_limit for s in self.optimizers.values()):
             self.active = False
 
+    def heed(self) -> None:
+        """Reads what was found in the traces so far; raises JobStopped where the job is to stop for it."""
+        if self.notices is None or self.writer is None:
+            return
+        try:
+            self.notices.read(self.folder, speaks=self.rank == 0)
+        except Exception as error:
+            self.note_error("notices", error)
+        self.notices.stop_if_due(self.step_count, self.folder)
+
     # ---- writing
 
     def write(self, fields: dict[str, Any], payload: Any = None, parameters: list[int] | None = None) -> None:
@@ -292,11 +307,13 @@ class Recorder:
             self.active = False
 
     def _open(self) -> None:
-        rank, world_size = _place()
-        self.writer = TraceWriter(trace_path(self.folder, rank))
+        self.rank, world_size = _place()
+        if self.opening is not None:
+            self.folder, self.run_id = self.opening(self.rank)
+        self.writer = TraceWriter(trace_path(self.folder, self.rank))
         self.writer.write(
             {
-                "kind": "header", "format": FORMAT, "run": self.run_id, "rank": rank, "world_size": world_size,
+                "kind": "header", "format": FORMAT, "run": self.run_id, "rank": self.rank, "world_size": world_size,
                 "framework": f"torch {torch.__version__}", "started": time.time(), "unit": self.modules.unit(),
                 "sketch": {"raw": RAW_SIZE, "coordinates": COORDINATES, "sums": SUMS},
             }
@@ -323,6 +340,7 @@ class Recorder:
             self._write_end()
         except Exception as error:  # at exit nobody is left to tell; the missing end record says it
             self.note_error("finish", error)
+        self.active = False
 
     def _write_end(self) -> None:
         if self.writer is None and not self.errors:  # no gradient came through this process: a data loader, say

@@ -67,10 +67,15 @@ class Sampling:
         self._window = window
         self.in_part = window >= self._full_until and window % self.every >= _IN_A_ROW
 
-    def restart(self) -> None:
-        """Reads the next windows in full: something stepped that no window has shown yet."""
-        if self._restarts < _RESTARTS:
-            self._restarts += 1
+    def restart(self, *, new: bool) -> None:
+        """Reads the next windows in full.
+
+        Args:
+            new: Whether something stepped that no window has shown yet; else a chosen parameter stayed away, for which
+                it is done a few times only.
+        """
+        self._restarts += not new
+        if new or self._restarts <= _RESTARTS:
             self._full_until = self._window + 1 + FIRST
 
     def note_pass(self, backward: int) -> None:

@@ -35,6 +35,7 @@ class Job:
         run_id: The same for all ranks of one run, different for every run.
         steps: Optimizer steps to capture; None: all.
         every: All parameters are read at two steps of so many, and at the first few; 1: at every step.
+        stop_on_wrong: Whether the job stops at the first wrong step.
         output_to_stderr: Whether the script's stdout goes to stderr, so that stdout holds the JSON alone.
 
     Raises:
@@ -49,6 +50,7 @@ class Job:
     run_id: str
     steps: int | None = None
     every: int | None = None
+    stop_on_wrong: bool = False
     output_to_stderr: bool = False
 
     def __post_init__(self) -> None:
@@ -101,7 +103,8 @@ class Job:
             "PYTHONPATH": _before(BOOTSTRAP, os.environ),
         }
         contract |= {} if self.steps is None else {"FAILUREMAP_STEPS": str(self.steps)}
-        return contract if self.every is None else {**contract, "FAILUREMAP_EVERY": str(self.every)}
+        contract |= {} if self.every is None else {"FAILUREMAP_EVERY": str(self.every)}
+        return {**contract, "FAILUREMAP_STOP_ON_WRONG": "1"} if self.stop_on_wrong else contract
 
 
 def _before(folder: Path, environment: Mapping[str, str]) -> str:
