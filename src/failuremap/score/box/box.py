@@ -10,7 +10,7 @@ from failuremap.score.box.cgroup import Cgroup
 from failuremap.score.box.process import Ended, Process
 from failuremap.score.box.program import first_line, setup
 from failuremap.score.box.reasons import reason_for, reason_of_cpu, reason_of_end
-from failuremap.score.box.usage import innermost, measure, starved_s
+from failuremap.score.box.usage import chain, measure, starved_s
 from failuremap.score.limits import Limits, Usage
 from failuremap.score.stopped import Stopped
 from failuremap.score.wire import WireError, decode, encode, read_line, write_line
@@ -96,7 +96,9 @@ class Box:
             raise NotStarted("it did not start here; user namespaces may be switched off")
         if self._group:
             self._group.shut()
-        self.pid = innermost(self._process.pid)
+        _, *inner = chain(self._process.pid)
+        self._process.await_too(inner)
+        self.pid = inner[-1] if inner else self._process.pid
         self._process.waited_s = 0.0
         self._starved_before_s = starved_s(self.pid)
         self._measure()

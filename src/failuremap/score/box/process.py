@@ -52,6 +52,12 @@ class Process:
         self._unread = bytearray()
         self.pid = self._process.pid
         self.waited_s = 0.0
+        self._inner: list[int] = []
+
+    def await_too(self, pids: Sequence[int]) -> None:
+        """Lets `end` wait for processes further inside, whose parent is not this one."""
+        with contextlib.suppress(OSError, AttributeError):  # Linux only; one that has ended needs no waiting
+            self._inner += [os.pidfd_open(pid) for pid in pids]
 
     def exchange(self, line: bytes, *, most_bytes: int, wall_s: float, starved_s: Callable[[], float]) -> bytes:
         """Writes a line and returns the next one that comes back, without its end.
@@ -117,6 +123,9 @@ class Process:
         stdout = self._pipes[1].fileno()
         while (left := deadline - time.monotonic()) > 0 and (not _wait(None, stdout, left) or os.read(stdout, _CHUNK)):
             pass
+        for inner in self._inner:
+            _wait(None, inner, _PATIENCE_S)
+            os.close(inner)
         for pipe in self._pipes:
             pipe.close()
         return code

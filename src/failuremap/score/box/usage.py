@@ -1,4 +1,4 @@
-"""What the innermost process of a box has used, read from /proc by the one who started the outermost."""
+"""The processes of a box and what they have used, read from /proc by the one who started the outermost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 _UTIME, _STIME = 11, 12
 
 
-def innermost(pid: int) -> int:
-    """Returns the last of a chain of only children; the process itself where that cannot be seen."""
-    while children := _text(Path(f"/proc/{pid}/task/{pid}/children")).split():
-        pid = int(children[0])
-    return pid
+def chain(pid: int) -> list[int]:
+    """Returns a process, its only child, the child's, and so on; the process alone where children cannot be seen."""
+    found = [pid]
+    while children := _text(Path(f"/proc/{found[-1]}/task/{found[-1]}/children")).split():
+        found.append(int(children[0]))
+    return found
 
 
 def measure(pid: int) -> tuple[float, int]:

@@ -1,0 +1,84 @@
+"""No candidate gets out of a sound box; without a box, most of the same candidates do, and each is seen to."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from failuremap.score.selftest.escapes import ESCAPES, attempt
+from failuremap.score.selftest.escapes.host import Host
+
+TAKE_SECONDS = {
+    "run for ever",
+    "run for ever while being loaded",
+    "run for ever in C",
+    "wait for ever",
+    "use up the stack",
+    "print without end",
+    "stop the group",
+    "outlive the box in a child",
+    "leave the caller's group and end the answers",
+}
+BY_NAME = {each.name: each for each in ESCAPES}
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name in TAKE_SECONDS else ()) for name in BY_NAME]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sound_box_keeps_it_in(sound, name):
+    assert attempt(BY_NAME[name], sound).got_out is None
+
+
+def test_there_are_more_than_a_hundred_and_no_two_are_the_same():
+    assert len(ESCAPES) >= 100
+    assert len(BY_NAME) == len({each.source for each in ESCAPES}) == len(ESCAPES)
+
+
+def test_those_that_take_seconds_are_named_as_they_are():
+    assert BY_NAME.keys() >= TAKE_SECONDS
+
+
+@pytest.mark.parametrize("each", ESCAPES, ids=lambda each: each.name)
+def test_every_escape_is_a_program(each):
+    compile(each.source, each.name, "exec")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_box_2_keeps_it_in_without_a_cgroup(sound, name):
+    assert attempt(BY_NAME[name], "box-2").got_out is None
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("write a file of the host", "a file of the host was written or removed"),
+        ("remove a file of the host", "a file of the host was written or removed"),
+        ("read a file of the host", "the secret in the judge's file came out"),
+        ("connect to a socket without a path", "a socket of the host was reached"),
+        ("kill a process of the host", "a process of the host was ended"),
+        ("fork", "it says so"),
+    ],
+)
+def test_without_a_box_it_gets_out_and_is_seen(name, how):
+    assert attempt(BY_NAME[name], "none").got_out == how
+
+
+def test_a_secret_in_a_sentence_of_the_box_is_seen():
+    with Host() as host:
+        assert host.secret_in(f"crashed: {host.secrets['seen']}") == "the secret in the judge's seen came out"
+        assert host.secret_in(f"crashed: {host.secrets['seen']}", but="seen") is None
+
+
+@pytest.mark.slow
+def test_what_outlives_its_box_is_seen():
+    assert "of it still runs" in attempt(BY_NAME["outlive the box in a child"], "none").got_out
+
+
+@pytest.mark.slow
+def test_most_escapes_get_out_where_there_is_no_box():
+    tried = [each for each in ESCAPES if each.tried_without_box and each.name not in TAKE_SECONDS]
+
+    out = [each.name for each in tried if attempt(each, "none").got_out]
+
+    assert len(out) >= (40 if os.geteuid() == 0 else 30)
