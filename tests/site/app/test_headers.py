@@ -63,7 +63,16 @@ def test_nothing_is_allowed_but_what_is_listed():
     assert "frame-ancestors 'none'" in policy
 
 
-def test_webassembly_may_be_compiled_only_where_scripts_run_in_the_page():
+def test_webassembly_may_be_compiled_by_the_worker_that_runs_scripts_alone(server):
+    policies = [
+        server.visitor().get(path).headers["Content-Security-Policy"]
+        for path in ("/assets/run-worker.js", "/assets/run.js", "/")
+    ]
+
+    assert ["wasm-unsafe-eval" in policy for policy in policies] == [True, False, False]
+
+
+def test_webassembly_needs_one_word_in_the_policy():
     policy = security_headers(parse_address("http://localhost"), runs_python=True)["Content-Security-Policy"]
 
     assert "script-src 'self' 'wasm-unsafe-eval'; style-src" in policy

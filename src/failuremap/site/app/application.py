@@ -17,7 +17,7 @@ from failuremap import __version__
 from failuremap.site.app import account, api, candidates, documents, passkeys, submissions
 from failuremap.site.app.access_log import AccessLog
 from failuremap.site.app.guards import BoundedBody, SameSite
-from failuremap.site.app.headers import SecurityHeaders, security_headers
+from failuremap.site.app.headers import SecurityHeaders
 from failuremap.site.app.library import Site
 from failuremap.site.app.responses import data, refusal
 from failuremap.site.app.visit import Visit, endpoint
@@ -61,8 +61,7 @@ def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
     )  # fmt: skip
     app.router.redirect_slashes = False
     app.state.site = site
-    runs_python = site.libraries.open.content.pyodide is not None
-    return SecurityHeaders(app, security_headers(site.settings.address, runs_python))
+    return SecurityHeaders(app, site.settings.address)
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'{wasm}; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_WORKER = "/assets/run-worker.js"
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb", "browsing-topics")
 
 
@@ -20,7 +21,8 @@ def security_headers(address: Address, runs_python: bool) -> dict[str, str]:
 
     Args:
         address: Where the site stands; one that browsers find over https wants it to stay so.
-        runs_python: Whether a script may run in the page, which compiles WebAssembly.
+        runs_python: Whether it is the answer with the worker that runs scripts, and so compiles WebAssembly: a worker
+            has the policy with which its own script came, so no page needs it.
     """
     headers = {
         "Content-Security-Policy": _POLICY.format(wasm=" 'wasm-unsafe-eval'" if runs_python else ""),
@@ -37,17 +39,18 @@ def security_headers(address: Address, runs_python: bool) -> dict[str, str]:
 class SecurityHeaders:
     """Adds the headers to every answer, refusals and errors among them."""
 
-    def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
+    def __init__(self, app: ASGIApp, address: Address) -> None:
         self._app = app
-        self._headers = headers
+        self._headers = {is_worker: security_headers(address, is_worker) for is_worker in (False, True)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
+        chosen = self._headers[scope.get("path", "").endswith(_WORKER)]
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
+                for name, value in chosen.items():
                     headers.setdefault(name, value)
             await send(message)
 
