@@ -39,20 +39,17 @@ class Record:
     Attributes:
         family: The family.
         cases: The cases in question.
+        is_whole: Whether it is the family's own page, with all variants in their places.
     """
 
     family: Family
     cases: Sequence[Case]
+    is_whole: bool = False
 
     @property
     def first(self) -> Case:
         """The case whose page it is; that of N = 1 where it is the family's."""
         return self.cases[0]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the page has all variants in their places."""
-        return len(self.cases) > 1
 
     @cached_property
     def stages(self) -> list[Shown]:

@@ -15,7 +15,7 @@ def pages(frame: Frame) -> Iterator[tuple[str, str | bytes]]:
     for family in frame.content.families.values():
         for case in family.cases:
             path = addresses.case_page(case.id)
-            yield path, frame.page(path, "mechanism.html", record=Record(family, [case]), shown=path)
+            yield path, frame.page(path, "mechanism.html", record=Record(family, [case]))
             yield addresses.json_of(path), family.records[case.id]
             yield addresses.bundle_file(case.id), bundle(case, frame.content.tier)
             for alias in case.aliases:

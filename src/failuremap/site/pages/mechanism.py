@@ -19,8 +19,8 @@ def pages(frame: Frame) -> Iterator[tuple[str, str]]:
     yield addresses.json_of(addresses.MECHANISMS), as_json([summary(family) for family in content.families.values()])
     for family in content.families.values():
         path = addresses.mechanism_page(family.slug)
-        record = Record(family, family.cases)
-        yield path, frame.page(path, "mechanism.html", record=record, shown=path)
+        record = Record(family, family.cases, is_whole=True)
+        yield path, frame.page(path, "mechanism.html", record=record)
         yield addresses.json_of(path), as_json(mechanism_document(family, content))
 
 
