@@ -13,6 +13,7 @@ from failuremap.cli.audit import audit_command, diagnose_command
 from failuremap.cli.catalogue import list_command, show_command
 from failuremap.cli.exchange import export_command, import_command
 from failuremap.cli.running import run_script_command, verify_command
+from failuremap.cli.score import score_command
 from failuremap.cli.serve import backup_command, invite_command, member_command, restore_command, serve_command
 from failuremap.cli.site import site_command
 
@@ -36,6 +37,7 @@ def main(context: click.Context) -> int:
       failuremap audit --nproc 2 -- train.py --epochs 1     run a script and judge it
       failuremap show replica-means-ignore-counts           what a named fault is, and its repair
       failuremap run replica-means-ignore-counts            see it happen in a script of 20 lines
+      failuremap score repair.py --case FM-001-1            judge a repair that somebody wrote
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -44,6 +46,7 @@ def main(context: click.Context) -> int:
 
 
 for command in (
+    score_command,
     audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command, import_command,
     export_command, site_command, serve_command, invite_command, member_command, backup_command, restore_command,
 ):  # fmt: skip
