@@ -53,16 +53,24 @@ def test_a_level_that_does_not_exist_is_named():
 
 def test_without_bubblewrap_no_sound_box_opens_and_the_reason_says_what_to_install(monkeypatch):
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
-    monkeypatch.setattr(cgroup, "make", lambda limits: None)
 
     with pytest.raises(Stopped) as caught:
         open_box(ECHO, Limits())
 
     assert caught.value.outcome == "judge-error"
     assert caught.value.reason == (
-        "no box opens here that is sound enough (box-3: this user may make no cgroup that limits memory and processes; "
+        "no box opens here that is sound enough (box-3: bubblewrap is absent; install it: apt install bubblewrap; "
         "box-2: bubblewrap is absent; install it: apt install bubblewrap)"
     )
+
+
+def test_where_no_cgroup_can_be_made_the_second_level_opens(sound, monkeypatch):
+    monkeypatch.setattr(cgroup, "make", lambda limits: None)
+
+    with open_box(ECHO, Limits()) as box:
+        assert box.level == "box-2"
+    with pytest.raises(Stopped, match="box-3: this user may make no cgroup that limits memory and processes"):
+        open_box(ECHO, Limits(), level="box-3")
 
 
 def test_a_trusted_candidate_runs_at_the_highest_level_that_is_left(monkeypatch):

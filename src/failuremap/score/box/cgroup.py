@@ -79,10 +79,10 @@ class Cgroup:
         try:
             for folder in self.folders:
                 folder.mkdir()
-            (folders["memory"] / files.memory_limit).write_text(str(limits.memory_bytes), encoding="ascii")
+            (folders["memory"] / files.memory_limit).write_text(str(limits.memory_bytes), encoding="utf-8")
             with contextlib.suppress(OSError):  # where swap is accounted for
                 swap = limits.memory_bytes if files is _VERSION_1 else 0
-                (folders["memory"] / files.swap_limit).write_text(str(swap), encoding="ascii")
+                (folders["memory"] / files.swap_limit).write_text(str(swap), encoding="utf-8")
         except BaseException:
             self.close()
             raise
@@ -93,7 +93,7 @@ class Cgroup:
 
     def shut(self) -> None:
         """Lets no further process start inside."""
-        (self._of["pids"] / "pids.max").write_text(str(_BOX_PROCESSES), encoding="ascii")
+        (self._of["pids"] / "pids.max").write_text(str(_BOX_PROCESSES), encoding="utf-8")
 
     def cpu_s(self) -> float:
         """Processor time used inside so far."""
@@ -124,7 +124,7 @@ class Cgroup:
     def _number(path: Path, pattern: str) -> int:
         """Returns a number in a file; 0 where this kernel has no such file."""
         try:
-            found = re.search(pattern, path.read_text(encoding="ascii"))
+            found = re.search(pattern, path.read_text(encoding="utf-8"))
         except OSError:
             return 0
         return int(found[1]) if found else 0
@@ -154,7 +154,7 @@ def _parents_2(proc: Path) -> dict[str, Path]:
     for kind, _, own in _hierarchies(proc):
         for folder in (own, *own.parents) if kind == "cgroup2" else ():
             try:
-                controllers = (folder / "cgroup.subtree_control").read_text(encoding="ascii").split()
+                controllers = (folder / "cgroup.subtree_control").read_text(encoding="utf-8").split()
             except OSError:
                 break
             if {"memory", "pids"} <= set(controllers):

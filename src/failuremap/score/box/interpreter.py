@@ -7,7 +7,6 @@ import importlib
 import os
 import struct
 import sys
-import sysconfig
 from pathlib import Path
 
 # Their extension modules load libraries of the system.
@@ -27,7 +26,7 @@ def unreadable() -> str | None:
 
     A process that was root and has become another user still runs what that user could not start again.
     """
-    paths = [real_python(), *(folder for folder, _ in bound_folders())]
+    paths = real_python(), str(Path(os.__file__).parent)
     closed = [path for path in paths if not os.access(path, os.R_OK | os.X_OK)]
     if not closed:
         return None
@@ -37,10 +36,10 @@ def unreadable() -> str | None:
 @functools.cache
 def bound_folders() -> list[tuple[str, list[str]]]:
     """Returns the folders of the standard library, each with the folders inside it that stay hidden."""
-    bases = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
-    bases |= {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
-    folders = dict.fromkeys(sysconfig.get_path(name, vars=bases) for name in ("stdlib", "platstdlib"))
-    return [(each, [str(path) for name in _PACKAGES if (path := Path(each, name)).is_dir()]) for each in folders]
+    library = str(Path(os.__file__).parent)
+    extensions = [path for path in sys.path if path.endswith("lib-dynload") and not path.startswith(library)]
+    hidden = [str(path) for name in _PACKAGES if (path := Path(library, name)).is_dir()]
+    return [(library, hidden), *((path, []) for path in extensions)]
 
 
 @functools.cache

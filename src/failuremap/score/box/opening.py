@@ -86,8 +86,8 @@ def _first_that_opens(levels: Iterable[str], text: str, limits: Limits) -> Box:
 
 def _ready(level: str, text: str, limits: Limits) -> Box:
     machine = seccomp.this_machine()
-    if level in SOUND_LEVELS and machine is None:
-        raise NotStarted("system calls can be filtered on Linux on x86_64 and aarch64 only")
+    if obstacle := _obstacle(level, machine):
+        raise NotStarted(obstacle)
     program = seccomp.allowing_filter(machine) if machine and level != "none" else None
     with contextlib.ExitStack() as undo:
         group = None
@@ -102,12 +102,21 @@ def _ready(level: str, text: str, limits: Limits) -> Box:
     return box
 
 
+def _obstacle(level: str, machine: str | None) -> str | None:
+    """Says what a level lacks here, as far as it is known without trying."""
+    if level == "none":
+        return None
+    if level == "box-1":
+        return unshare.missing() or interpreter.unreadable()
+    if machine is None:
+        return "system calls can be filtered on Linux on x86_64 and aarch64 only"
+    return bubblewrap.missing() or interpreter.unreadable()
+
+
 def _start(level: str, limits: Limits, machine: str | None, group: cgroup.Cgroup | None) -> Process:
     """Starts the outermost process of a box."""
     if level == "none":
         return Process(python_command(interpreter.real_python()))
-    if obstacle := (unshare if level == "box-1" else bubblewrap).missing() or interpreter.unreadable():
-        raise NotStarted(obstacle)
     if level == "box-1":
         return Process(unshare.command())
     assert machine

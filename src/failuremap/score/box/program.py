@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import functools
+import importlib.util
 import json
 import marshal
 import re
-from importlib.resources import files
+from importlib.abc import InspectLoader
+from types import CodeType
 from typing import Any
 
 from failuremap.score.limits import Limits
@@ -37,11 +39,17 @@ def python_command(python: str) -> list[str]:
 def first_line() -> bytes:
     """Returns the line that carries our files into the box."""
     package = __name__.rpartition(".box.")[0]
-    code = [
-        (name, compile((files(package) / f"{stem}.py").read_text(encoding="utf-8"), name, "exec", dont_inherit=True))
-        for stem, name in ((stem, f"{package}.{stem}") for stem in _FILES)
-    ]
-    return json.dumps([(name, base64.b64encode(marshal.dumps(text)).decode()) for name, text in code]).encode() + b"\n"
+    code = [(name, marshal.dumps(_code(name))) for name in (f"{package}.{file}" for file in _FILES)]
+    return json.dumps([(name, base64.b64encode(text).decode()) for name, text in code]).encode() + b"\n"
+
+
+def _code(name: str) -> CodeType:
+    """Returns a module's code, which is not run here."""
+    spec = importlib.util.find_spec(name)
+    assert spec and isinstance(spec.loader, InspectLoader)
+    code = spec.loader.get_code(name)
+    assert code
+    return code
 
 
 def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
