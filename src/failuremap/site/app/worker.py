@@ -26,6 +26,7 @@ from failuremap.site.app.locking import locked
 from failuremap.site.app.logs import log, log_exception
 
 _LOOK_AGAIN_S = 0.25
+_STDIN = 0
 _WAIT_FOR_OTHER_S = 60.0
 
 Judge = Callable[[str, str], dict[str, Any]]
@@ -105,7 +106,8 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _stop_with_the_server() -> None:
-    sys.stdin.buffer.read()
+    while os.read(_STDIN, 1):  # past sys.stdin, whose lock a thread may not hold when Python ends
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
