@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.failuremap-installed
+FRAMEWORKS := $(patsubst requirements/%.txt,.venv-frameworks/%/.installed,$(wildcard requirements/*.txt))
 SITE_STAMP := tests/site/node_modules/.failuremap-installed
 
 export OMP_NUM_THREADS ?= 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-all lint format docs docs-check records records-check bench new-mechanism clean
+.PHONY: help venv frameworks demo test test-slow test-all lint format docs docs-check records records-check bench new-mechanism clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -24,15 +25,26 @@ $(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c
 $(SITE_STAMP): tests/site/package.json tests/site/package-lock.json
 	@bash tests/site/install.sh
 
+box: ## install bubblewrap, which the score shuts candidates in, where it is absent and root can
+	@sh tests/score/install.sh
+
 venv: $(STAMP) ## set up .venv with everything needed, once
+
+# --no-deps: the files name everything that .venv lacks, and nothing may bring a second torch
+.venv-frameworks/%/.installed: requirements/%.txt | $(STAMP)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) -r $<
+	@touch $@
+
+frameworks: $(STAMP) $(FRAMEWORKS) ## put the frameworks that are audited into .venv-frameworks, each into a folder
 
 demo: $(STAMP) ## audit a wrong training job and its repaired form
 	@bash examples/demo.sh
 
-test: $(STAMP) $(SITE_STAMP) ## the tests, without the slow ones
+test: $(STAMP) $(SITE_STAMP) box ## the tests, without the slow ones
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow"
 
-test-slow: $(STAMP) $(SITE_STAMP) ## only the slow tests
+test-slow: $(STAMP) $(SITE_STAMP) $(FRAMEWORKS) ## only the slow tests
 	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m slow
 
 test-all: test test-slow ## every test, each once
@@ -65,4 +77,4 @@ new-mechanism: $(STAMP) ## write the files of a new mechanism: NAME=the-wrong-pa
 	@$(BIN)/python -m failuremap.catalogue.scaffold '$(NAME)'
 
 clean: ## remove caches and .venv
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-frameworks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
