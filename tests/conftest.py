@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -42,13 +43,26 @@ def find_module(name: str, advice: str = "") -> None:
         _absent(name, advice or f"install it into .venv: pip install {name}")
 
 
-@pytest.fixture
+def find_folder(path: Path, advice: str) -> Path:
+    """Return the folder of what was installed there; skip, or fail in CI, if there is none."""
+    if not path.is_dir():
+        _absent(path.name, advice)
+    return path
+
+
+@pytest.fixture(scope="session")
 def require() -> Callable[..., str]:
     """A function that a test calls for a program: `require("chromium", "chromium-browser")` returns its path."""
     return find_tool
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def require_folder() -> Callable[..., Path]:
+    """A function that a test calls for what stands in a folder: `require_folder(path, "install it: npm ci")`."""
+    return find_folder
+
+
+@pytest.fixture(scope="session")
 def require_module() -> Callable[..., None]:
     """A function that a test calls for an optional Python package: `require_module("torch")`."""
     return find_module

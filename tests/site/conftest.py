@@ -20,13 +20,10 @@ from failuremap.site.frame import ASSETS
 NODE_MODULES = Path(__file__).parent / "node_modules"
 
 
-def node_package(name: str) -> Path:
-    """Return the folder of an npm package; skip, or fail in CI, without it."""
-    from conftest import _absent
-
-    if not (NODE_MODULES / name).is_dir():
-        _absent(name, "install it: bash tests/site/install.sh")
-    return NODE_MODULES / name
+@pytest.fixture(scope="session")
+def npm(require_folder: Callable[..., Path]) -> Callable[[str], Path]:
+    """Where an npm package is: `npm("axe-core")`."""
+    return lambda name: require_folder(NODE_MODULES / name, "install it: bash tests/site/install.sh")
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +47,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def node(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def node(require: Callable[..., str]) -> Callable[..., Any]:
     """What code gives with a script of the pages: `node("match.js", "return page.recognise(...given)", given)`."""
-    from conftest import find_tool
-
-    program = find_tool("node", "nodejs")
+    program = require("node", "nodejs")
 
     def run(script: str, body: str, given: Any) -> Any:
         code = (
