@@ -70,7 +70,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
         if name == "AccumulateGrad" or _MARK in node.metadata:
             continue
-        if name in likely.KINDS:
+        if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
         elif name not in _ARITHMETIC and name != likely.GATHER:
             if way.gather is None:

@@ -19,7 +19,9 @@ from torch import Tensor
 from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.recorder import Recorder
 
-KINDS = frozenset({"LogSoftmax", "Logsumexp", "LogSigmoid", "Softplus"})
+# autograd functions of libraries whose first result is log p of the targets, one a row; the second input is the head
+_FUSED = frozenset({"ChunkedLogProbFunction"})  # trl
+KINDS = frozenset({"LogSoftmax", "Logsumexp", "LogSigmoid", "Softplus"}) | _FUSED
 GATHER = "Gather"
 _ROUNDINGS = 16
 
@@ -68,6 +70,8 @@ class _Reading:
             gradient = gradient.sum(dim, dtype=torch.float64)
         elif name == "Logsumexp":
             classes = node._saved_self.shape[_signed(node._saved_dim[0])]
+        elif name in _FUSED:
+            classes = _rows_of(node.next_functions[1][0])
         sign = 1 if name in ("Logsumexp", "Softplus") else -1
         self.found.append((name, classes, sign * gradient.double()))
 
@@ -105,6 +109,12 @@ class _Reading:
             by_row = rows.flatten(1).sum(1)
             event |= {"rows": (by_row != 0).sum(), **_extremes(by_row, "row_")}
         return event
+
+
+def _rows_of(node: Any) -> int | None:
+    """The first dimension of a parameter, given the node that takes its gradient; None for another node."""
+    variable = getattr(node, "variable", None)
+    return None if variable is None else int(variable.shape[0])
 
 
 def _signed(dim: int) -> int:
