@@ -62,8 +62,8 @@ class Stages:
     """Source of randomness -> an input of the contract's domain, with something to add up.
 
     The score draws its held-back inputs from it too, and stretches each `randint` to the ends of the domain: a range
-    from below 0 is one of gradients' values, one up to 9 of counts, and other small ones written out as two literals
-    are sizes. The source has `randint`, `randrange`, `choice` and `random`.
+    from below 0 is one of gradients' values, one up to 9 of counts, and other small ones are sizes. What depends on
+    another draw takes `randrange`, which is not stretched. The source has these two, `choice` and `random`.
     """
     contributions: Callable[[Any], tuple[list[Vector], Layout]] | None = None
     """Input of a stage -> the contributions' gradients, and their layout."""

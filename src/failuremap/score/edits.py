@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator
 
 Edit = tuple[str, ast.AST]
@@ -165,5 +164,5 @@ _MAKERS: dict[type[ast.AST], Callable[..., Iterator[ast.AST]]] = {
 
 def _shown(node: ast.AST) -> str:
     """Returns a node on one line, cut where it is long."""
-    text = " ".join(ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).split())
+    text = " ".join(ast.unparse(ast.fix_missing_locations(node)).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

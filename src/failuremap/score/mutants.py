@@ -7,7 +7,6 @@ repair is given, or returns, or leaves behind; `edited` are changes of one node 
 from __future__ import annotations
 
 import ast
-import copy
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -59,7 +58,7 @@ def edited(source: str) -> Iterator[tuple[str, str]]:
                     continue
                 for name, new in edits_of(node, holder):
                     _put(holder, field, place, new)
-                    yield name, ast.unparse(ast.fix_missing_locations(copy.deepcopy(tree)))
+                    yield name, ast.unparse(ast.fix_missing_locations(tree))
                     _put(holder, field, place, node)
 
 

@@ -10,7 +10,7 @@ Bounds, with u = 2^-53 and K contributions:
 * a contract that a law states: 4 (L+2) L u M, M the bound of `exact.py` and L the numbers in the input: a running mean
   of L numbers, each of which weighs at least M/L, holds at most L M.
 
-The honest algorithms measured need an eighth of this. A wrong rule is off by a part of M that has nothing to do with u.
+The honest algorithms of the tests need a tenth of this at most. A wrong rule is off by a part of M that is far larger.
 """
 
 from __future__ import annotations

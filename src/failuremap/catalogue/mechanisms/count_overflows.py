@@ -125,7 +125,7 @@ def sample(source):
     """Draws rows of one width, with counts that a signed byte holds."""
     width, most = source.randint(1, 3), source.choice([9, 40, 127])
     vectors = [[source.randint(-50, 50) for _ in range(width)] for _ in range(source.randint(1, 8))]
-    return [(vector, source.randint(0, most)) for vector in vectors]
+    return [(vector, source.randrange(most + 1)) for vector in vectors]
 
 
 def contributions(rows):

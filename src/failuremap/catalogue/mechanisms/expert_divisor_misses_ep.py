@@ -142,3 +142,10 @@ def checks(N, solve, check):
     check("groups of one", solve([[([N], [2 * N])], [([3 * N], [6 * N])]]), [2 * N, 4 * N])
     check("one rank", solve([[([N], [N])]]), [N, N])
     check("no rank", solve([]), [])
+
+
+def edges(source):
+    """Draws gradients of many elements, of both kinds and of one alone."""
+    rows = [[source.randint(-50, 50) for _ in range(17)] for _ in range(6)]
+    groups = [[rows[0], rows[1]], [rows[2], rows[3]], [rows[4], rows[5]]]
+    return [[[(part[:cut], part[cut:]) for part in ranks] for ranks in groups] for cut in (0, 8, 9, 17)]

@@ -143,3 +143,10 @@ def checks(N, solve, check):
     check("embedding alone", solve([[([], [N]), ([], [N])]]), [2 * N])
     check("dense alone", solve([[([N], []), ([2 * N], [])]]), [3 * N])
     check("no replica", solve([]), [])
+
+
+def edges(source):
+    """Draws parts of many elements, of both kinds and of one alone."""
+    rows = [[source.randint(-50, 50) for _ in range(17)] for _ in range(6)]
+    replicas = [[rows[0], rows[1]], [rows[2], rows[3]], [rows[4], rows[5]]]
+    return [[[(part[:cut], part[cut:]) for part in replica] for replica in replicas] for cut in (0, 8, 9, 17)]

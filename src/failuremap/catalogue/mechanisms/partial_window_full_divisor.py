@@ -87,7 +87,7 @@ def contributions(window):
 def sample(source):
     """Draws a window with at least one micro-batch, full or not."""
     width, size = source.randint(1, 3), source.randint(1, 6)
-    return size, [[source.randint(-50, 50) for _ in range(width)] for _ in range(source.randint(1, size))]
+    return size, [[source.randint(-50, 50) for _ in range(width)] for _ in range(1 + source.randrange(size))]
 
 
 def broken(window):

@@ -111,7 +111,7 @@ def sample(source):
     """Draws parts of one width, and a rank of the group."""
     width, size = source.randint(1, 4), source.randint(1, 6)
     partials = [[source.randint(-50, 50) for _ in range(width)] for _ in range(size)]
-    return {"rank": source.randint(0, size - 1), "partials": partials}
+    return {"rank": source.randrange(size), "partials": partials}
 
 
 def broken(group):

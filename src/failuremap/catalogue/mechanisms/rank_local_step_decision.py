@@ -145,4 +145,5 @@ def edges(source):
     return [
         *({"gradient": gradient, "ranks": ranks} for ranks in (*jobs, [[False, 0], [False, 3]], [[True, 0]])),
         small,
+        {"gradient": [3 * 10**9, -(10**8)], "ranks": [[False, 0.5], [False, 1]]},
     ]

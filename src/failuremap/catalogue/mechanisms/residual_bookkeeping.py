@@ -142,7 +142,7 @@ def sample(source):
         [[source.randint(-20, 20) for _ in range(width)] for _ in range(rank_count)]
         for _ in range(source.randint(1, 4))
     ]
-    return {"kept": source.randint(1, width), "steps": steps}
+    return {"kept": 1 + source.randrange(width), "steps": steps}
 
 
 def law(job, solve):

@@ -116,3 +116,9 @@ def checks(N, solve, check):
     check("fewer than fit", solve((4, 2, [[2 * N], [4 * N]])), [3 * N])
     check("one rank", solve((1, 2, [[N], [3 * N], [99]])), [2 * N])
     check("no example", solve((N, 2, [])), [])
+
+
+def edges(source):
+    """Draws batches of many examples, and steps that end in the middle of a rank's batch."""
+    gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(23)]
+    return [(ranks, size, gradients) for ranks, size in ((1, 9), (2, 7), (3, 5), (2, 11), (3, 8), (5, 5), (30, 1))]

@@ -77,7 +77,7 @@ def contributions(given):
 def sample(source):
     """Draws a dirty buffer, a shard of it and new gradients."""
     width = source.randint(1, 4)
-    start, stop = sorted((source.randint(0, width), source.randint(0, width)))
+    start, stop = sorted((source.randrange(width + 1), source.randrange(width + 1)))
     parts = [[source.randint(-50, 50) for _ in range(width)] for _ in range(source.randint(1, 5))]
     return {"buffer": [source.randint(-9, 9) for _ in range(width)], "shard": [start, stop], "parts": parts}
 

@@ -132,7 +132,7 @@ def checks(N, solve, check):
 def sample(source):
     """Draws rows with weights in quarters; in one of four draws all are 0."""
     width, most = source.randint(1, 4), source.choice([0, 3, 8, 24])
-    weights = [source.randint(0, most) / 4 for _ in range(source.randint(1, 6))]
+    weights = [source.randrange(most + 1) / 4 for _ in range(source.randint(1, 6))]
     return [([source.randint(-50, 50) if weight else 0 for _ in range(width)], weight) for weight in weights]
 
 
