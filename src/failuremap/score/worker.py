@@ -148,7 +148,9 @@ def _limit(limits: list[tuple[str, int]]) -> None:
     for name, amount in limits:
         kind = getattr(resource, name)
         slack = 1 if kind == resource.RLIMIT_CPU else 0
-        resource.setrlimit(kind, (amount, amount + slack))
+        _, most = resource.getrlimit(kind)
+        most = amount + slack if most == resource.RLIM_INFINITY else min(most, amount + slack)
+        resource.setrlimit(kind, (min(amount, most), most))
 
 
 def _shut(program: bytes) -> None:

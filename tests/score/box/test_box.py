@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from fractions import Fraction
 
 import pytest
@@ -136,6 +138,28 @@ def test_a_candidate_that_cannot_be_loaded_is_stopped_with_a_sentence(sound, sou
     assert reason in caught.value.reason
 
 
+def test_a_box_that_is_killed_from_outside_is_the_judges_fault(boxed):
+    box = boxed(ECHO)
+    os.kill(box.pid, signal.SIGKILL)
+
+    assert stopped(box) == (
+        "judge-error",
+        "something outside the box ended it; the candidate cannot have done so. Run it again",
+    )
+
+
+def test_a_kill_for_the_cgroups_memory_is_the_candidates(boxed):
+    box = boxed("def solve(n): return len(bytearray(b'x') * n)")
+    if box.level != "box-3":
+        pytest.skip("this user may make no cgroup here that limits memory and processes")
+    (limit,) = {path for folder in box._group.folders for path in folder.glob("memory.limit_in_bytes")} or {
+        path for folder in box._group.folders for path in folder.glob("memory.max")
+    }
+    limit.write_text(str(32 * MEBIBYTE), encoding="utf-8")
+
+    assert stopped(box, 100 * MEBIBYTE) == ("memory", "the candidate needed more than memory_bytes=268435456")
+
+
 ENDLESS = "while True:\n    pass\n"
 
 
@@ -190,6 +214,8 @@ def test_what_the_standard_library_has_for_computing_can_be_used(boxed):
 import bisect, collections, copy, decimal, functools, heapq, itertools, json, math, operator, random, re, statistics
 from dataclasses import dataclass
 from enum import Enum
+import os
+import signal
 from fractions import Fraction
 from typing import NamedTuple
 

@@ -73,6 +73,19 @@ def test_where_no_cgroup_can_be_made_the_second_level_opens(sound, monkeypatch):
         open_box(ECHO, Limits(), level="box-3")
 
 
+def test_a_box_that_does_not_start_says_what_bubblewrap_said(sound, monkeypatch):
+    command = bubblewrap.command
+    monkeypatch.setattr(
+        bubblewrap,
+        "command",
+        lambda limits, fd: [command(limits, fd)[0], "--from-the-future", *command(limits, fd)[1:]],
+    )
+
+    with pytest.raises(Stopped, match=r"box-2: bwrap: Unknown option --from-the-future\)$") as caught:
+        open_box(ECHO, Limits(), level="box-2")
+    assert caught.value.outcome == "judge-error"
+
+
 def test_a_trusted_candidate_runs_at_the_highest_level_that_is_left(monkeypatch):
     monkeypatch.setattr(bubblewrap, "missing", lambda: "bubblewrap is absent")
     monkeypatch.setattr(unshare, "missing", lambda: "unshare is absent")

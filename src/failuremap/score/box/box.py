@@ -93,7 +93,7 @@ class Box:
         except (Ended, Stopped):
             answer = b""
         if answer != write_line([number, "ready"]).rstrip():
-            raise NotStarted("it did not start here; user namespaces may be switched off")
+            raise NotStarted(self._process.complaint() or "it did not start, without a word")
         if self._group:
             self._group.shut()
         _, *inner = chain(self._process.pid)

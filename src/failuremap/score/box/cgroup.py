@@ -7,6 +7,7 @@ it: a shell in a session of its own that waits until the judge closes it or is g
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import subprocess
@@ -133,7 +134,7 @@ class Cgroup:
 def make(limits: Limits, *, proc: Path = Path("/proc/self")) -> Cgroup | None:
     """Returns a new cgroup for one box, or None where none can be made."""
     for parents, files in ((_parents_2(proc), _VERSION_2), (_parents_1(proc), _VERSION_1)):
-        if parents:
+        if parents and all(os.access(parent, os.W_OK) for parent in parents.values()):
             name = PREFIX + secrets.token_hex(8)
             with contextlib.suppress(OSError):
                 return Cgroup({controller: parent / name for controller, parent in parents.items()}, files, limits)

@@ -61,6 +61,8 @@ def library_folder() -> str | None:
 @functools.cache
 def _mapped() -> frozenset[str]:
     """Returns the shared libraries in this process, without extension modules and what packages bring."""
+    if sys.platform != "linux":
+        return frozenset()
     for name in _WITH_LIBRARIES:
         importlib.import_module(name)
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 
@@ -33,11 +34,12 @@ class Process:
 
     def __init__(self, command: Sequence[str], *, pass_fds: Sequence[int] = ()) -> None:
         libraries = interpreter.library_folder()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             # The same order of sets for the same candidate, and the interpreter finds its own library.
             env={"PYTHONHASHSEED": "0", **({"LD_LIBRARY_PATH": libraries} if libraries else {})},
             cwd="/",
@@ -106,6 +108,12 @@ class Process:
             raise Ended
         return unwritten
 
+    def complaint(self) -> str:
+        """Returns the last line that it has printed to stderr; "" where there is none."""
+        self._errors.seek(0)
+        lines = self._errors.read(_CHUNK).decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
     def exit_code(self) -> int:
         """Returns how the process ended; one that goes on without its pipe is ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,7 +134,7 @@ class Process:
         for inner in self._inner:
             _wait(None, inner, _PATIENCE_S)
             os.close(inner)
-        for pipe in self._pipes:
+        for pipe in (*self._pipes, self._errors):
             pipe.close()
         return code
 

@@ -10,6 +10,8 @@ from failuremap.score.box.program import python_command
 
 _PROGRAMS = "unshare", "setpriv"
 _NAMESPACES = "--user --map-root-user --net --ipc --uts --cgroup --pid --mount --mount-proc --fork --kill-child".split()
+# To the first process of a namespace the limit of processor time sends no signal: that is the shell.
+_FIRST = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
 _PRIVILEGES = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 
 
@@ -24,4 +26,4 @@ def missing() -> str | None:
 def command() -> list[str]:
     """Returns the command that starts the interpreter in namespaces of its own."""
     unshare, setpriv = (shutil.which(name) or name for name in _PROGRAMS)
-    return [unshare, *_NAMESPACES, setpriv, *_PRIVILEGES, "--", *python_command(real_python())]
+    return [unshare, *_NAMESPACES, setpriv, *_PRIVILEGES, "--", *_FIRST, *python_command(real_python())]
