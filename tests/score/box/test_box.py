@@ -214,8 +214,6 @@ def test_what_the_standard_library_has_for_computing_can_be_used(boxed):
 import bisect, collections, copy, decimal, functools, heapq, itertools, json, math, operator, random, re, statistics
 from dataclasses import dataclass
 from enum import Enum
-import os
-import signal
 from fractions import Fraction
 from typing import NamedTuple
 
