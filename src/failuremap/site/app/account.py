@@ -10,7 +10,7 @@ from failuremap.site.app import audit_log, invitations, limits, members, passwor
 from failuremap.site.app.database import transaction
 from failuremap.site.app.responses import page
 from failuremap.site.app.sessions import Session
-from failuremap.site.app.visit import Visit, endpoint, for_members
+from failuremap.site.app.visit import Visit, by_method, endpoint, for_members
 
 _HOME = "/account"
 NOT_TOGETHER = "This name and this password do not belong together."
@@ -152,10 +152,8 @@ def _without_cookie(visit: Visit) -> Response:
 
 ROUTES = [
     Route("/access", endpoint(access)),
-    Route("/sign-in", endpoint(sign_in_page), methods=["GET"]),
-    Route("/sign-in", endpoint(sign_in), methods=["POST"]),
-    Route("/join/{secret}", endpoint(join_page), methods=["GET"]),
-    Route("/join/{secret}", endpoint(join), methods=["POST"]),
+    Route("/sign-in", by_method(get=endpoint(sign_in_page), post=endpoint(sign_in)), methods=["GET", "POST"]),
+    Route("/join/{secret}", by_method(get=endpoint(join_page), post=endpoint(join)), methods=["GET", "POST"]),
     Route("/sign-out", for_members(sign_out), methods=["POST"]),
     Route("/sign-out-everywhere", for_members(sign_out_everywhere), methods=["POST"]),
     Route("/account", for_members(home)),

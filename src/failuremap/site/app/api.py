@@ -17,7 +17,7 @@ from failuremap.site.app.openapi import description
 from failuremap.site.app.responses import data, document, refusal
 from failuremap.site.app.sessions import Session
 from failuremap.site.app.submissions import Submission
-from failuremap.site.app.visit import Visit, for_members
+from failuremap.site.app.visit import Visit, by_method, for_members
 
 UNKNOWN_CASE = "There is no such case."
 _JSON = "application/json"
@@ -135,8 +135,11 @@ ROUTES = [
     Route("/api/cases/{id}", case),
     Route("/api/contracts", contracts),
     Route("/api/member/cases/{id}", for_members(member_case)),
-    Route("/api/member/candidates", for_members(own_candidates), methods=["GET"]),
-    Route("/api/member/candidates", for_members(hand_in), methods=["POST"]),
+    Route(
+        "/api/member/candidates",
+        by_method(get=for_members(own_candidates), post=for_members(hand_in)),
+        methods=["GET", "POST"],
+    ),
     Route("/api/member/candidates/{number}", for_members(candidate)),
     Route("/api/{path:path}", unknown),
 ]

@@ -40,7 +40,10 @@ class HandedIn:
 
 def take(visit: Visit, session: Session, case_id: str, source: str, note: str) -> HandedIn:
     """Puts a candidate into the queue, or says why not; once it has a number it is not lost."""
-    if problem := problem_of(visit, case_id, source, note):
+    if case_id not in visit.site.libraries.member.cases:
+        problem = f"case={case_id[:40]!r} is no case of the catalogue; expected an id such as FM-001-1."
+        return HandedIn(status=404, problem=problem)
+    if problem := problem_of(source, note):
         return HandedIn(status=422, problem=problem)
     with transaction(visit.db):
         if submissions.level_of(visit.db) not in submissions.SOUND_LEVELS:
@@ -54,10 +57,8 @@ def take(visit: Visit, session: Session, case_id: str, source: str, note: str) -
     return HandedIn(number)
 
 
-def problem_of(visit: Visit, case_id: str, source: str, note: str) -> str:
+def problem_of(source: str, note: str) -> str:
     """Says what is wrong with a candidate before it is judged; "" where nothing is."""
-    if case_id not in visit.site.libraries.member.cases:
-        return f"case={case_id[:40]!r} is no case of the catalogue; expected an id such as FM-001-1."
     try:
         size = len(source.encode())
         note.encode()

@@ -83,7 +83,7 @@ def _hand_in() -> Json:
         "description": "A program sends the header Origin with the address of this site.",
         "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("NewCandidate")}}},
         "responses": {"201": _answer("It is in the queue.", "Candidate")}
-        | _refused(("401", "403", "422", "429", "503")),
+        | _refused(("401", "403", "404", "422", "429", "503")),
         "security": _MEMBERS,
     }
 

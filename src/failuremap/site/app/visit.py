@@ -103,6 +103,17 @@ def for_members(action: MemberAction) -> Endpoint:
     return endpoint(guarded)
 
 
+def by_method(**endpoints: Endpoint) -> Endpoint:
+    """Makes one endpoint of several, by the method that they answer; so that a refusal names all methods."""
+
+    async def answer(request: Request) -> Response:
+        chosen = endpoints["get" if request.method == "HEAD" else request.method.lower()]
+        request.scope["endpoint"] = chosen  # by whose name the log knows the request
+        return await chosen(request)
+
+    return answer
+
+
 def _act(action: Action, site: Site, request: Request, fields: Mapping[str, str], body: bytes) -> Response:
     with opened(site.settings.database) as db:
         return action(Visit(site, request, db, fields, body))
