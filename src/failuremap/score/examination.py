@@ -64,7 +64,7 @@ class Examination:
         entry: The mechanism whose contract is asked for.
         caller: The candidate.
         seen: What came of the fixtures so far.
-        failed_at: The fixture at which there was no answer.
+        failed_at: The fixture at which there was no answer, where that is the candidate's fault.
     """
 
     entry: Mechanism
@@ -82,9 +82,11 @@ class Examination:
         first = len(self.seen)
         for fixture in fixtures:
             answer = right_answer(self.entry, fixture)
-            self.failed_at = fixture
-            self.seen.append(self._look(fixture, answer))
-            self.failed_at = None
+            try:
+                self.seen.append(self._look(fixture, answer))
+            except Stopped as stopped:
+                self.failed_at = fixture if stopped.outcome != "judge-error" else None
+                raise
         return self.seen[first:]
 
     def _look(self, fixture: Fixture, answer: Answer) -> Seen:

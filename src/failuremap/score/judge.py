@@ -94,7 +94,8 @@ class _Trial:
         wrong = [seen for seen in self.seen if not seen.passed]
         if not wrong:
             return "accepted", sentences.accepted(len(self.open_ones), len(self.drawn_ones))
-        return "wrong", sentences.wrong(self.clauses, self.shown)
+        leaves_traces = not all(seen.pure for seen in self.seen[: len(self.open_ones)])
+        return "wrong", sentences.wrong(self.clauses, self.shown, leaves_traces=leaves_traces)
 
     def _draw(self) -> None:
         try:
