@@ -166,14 +166,6 @@ def test_a_build_of_the_whole_catalogue_holds_nothing_that_is_withheld(site):
     assert found(lines, {f"{what}: {line}": line for line, what in secrets.items()}) == []
 
 
-@pytest.mark.slow
-def test_every_page_of_the_whole_catalogue_is_small_and_leads_somewhere(site):
-    files = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
-
-    test_a_page_is_small(files)
-    assert dead_links(pages_of(files), files) == []
-
-
 @pytest.mark.parametrize("tier", ["open", "member"])
 def test_every_page_and_record_has_the_canary_of_its_tier(tier):
     files = site_files(content_of(all_cases(), tier))
