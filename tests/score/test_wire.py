@@ -152,7 +152,7 @@ def test_shared_parts_are_counted_as_often_as_they_stand():
 
 @pytest.mark.parametrize(
     "value",
-    [[0] * ITEM_LIMIT, 1 << BIT_LIMIT, Fraction(1, 1 << BIT_LIMIT), dict.fromkeys(range(ENTRY_LIMIT + 1))],
+    [[0] * (ITEM_LIMIT + 1), 1 << BIT_LIMIT, Fraction(1, 1 << BIT_LIMIT), dict.fromkeys(range(ENTRY_LIMIT + 1))],
     ids=["items", "int", "fraction", "dict"],
 )
 def test_what_is_too_large_does_not_cross(value):

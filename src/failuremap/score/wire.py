@@ -14,13 +14,12 @@ reader trusts nothing that it reads. Standard library only: the box loads this f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NoReturn
 
 DEPTH_LIMIT = 24
 ITEM_LIMIT = 1 << 16
-"""Values in one line, those inside others counted too."""
+"""Values in one line that stand in others."""
 ENTRY_LIMIT = 1 << 10
 """Entries of one dict: keys of equal hash make a dict slow, and whoever wrote the line may have chosen them so."""
 BIT_LIMIT = 1 << 14
@@ -47,7 +46,7 @@ def encode(value: object) -> Any:
         >>> encode([1, 0.5, Fraction(1, 3)])
         ['l', 1, ['f', '0x1.0000000000000p-1'], ['q', '0x1', '0x3']]
     """
-    return _encoded(value, DEPTH_LIMIT, iter(range(ITEM_LIMIT)))
+    return _encoded(value, DEPTH_LIMIT, [ITEM_LIMIT])
 
 
 def decode(tree: object) -> Any:
@@ -60,12 +59,12 @@ def decode(tree: object) -> Any:
         >>> decode(["t", 1, ["f", "-inf"], ["i", "0x20000000000000"]])
         (1, -inf, 9007199254740992)
     """
-    return _decoded(tree, DEPTH_LIMIT, iter(range(ITEM_LIMIT)))
+    return _decoded(tree, DEPTH_LIMIT, [ITEM_LIMIT])
 
 
 def write_line(tree: object) -> bytes:
     """Returns a tree as one line of ASCII, its end included."""
-    return json.dumps(tree, separators=(",", ":")).encode("ascii") + b"\n"
+    return _WRITER.encode(tree).encode("ascii") + b"\n"
 
 
 def read_line(line: bytes) -> Any:
@@ -85,11 +84,12 @@ def _refuse(_part: object) -> NoReturn:
 
 
 _READER = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_refuse)
+_WRITER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
-def _encoded(value: Any, depth: int, items: Iterator[int]) -> Any:
+def _encoded(value: Any, depth: int, left: list[int]) -> Any:
+    """Returns the tree of a value; `left` holds how many values may still come."""
     kind = type(value)
-    _count(items)
     if kind is float:
         return ["f", value.hex()]
     if kind is int:
@@ -98,19 +98,19 @@ def _encoded(value: Any, depth: int, items: Iterator[int]) -> Any:
         return value
     if kind is Fraction:
         return ["q", _hex(value.numerator), _hex(value.denominator)]
-    if depth == 0:
-        raise WireError("depth")
-    if kind is list or kind is tuple:
-        return ["l" if kind is list else "t", *[_encoded(part, depth - 1, items) for part in value]]
+    if kind is not list and kind is not tuple and kind is not dict:
+        raise WireError("type", kind.__name__)
+    _spend(len(value), depth, left)
     if kind is dict:
         if len(value) > ENTRY_LIMIT:
             raise WireError("size")
-        return ["d", *[[_encoded(part, depth - 1, items) for part in entry] for entry in value.items()]]
-    raise WireError("type", kind.__name__)
+        return ["d", *[[_encoded(part, depth - 1, left) for part in entry] for entry in value.items()]]
+    # Floats are nearly all there is.
+    parts = [["f", part.hex()] if type(part) is float else _encoded(part, depth - 1, left) for part in value]
+    return ["l" if kind is list else "t", *parts]
 
 
-def _decoded(tree: Any, depth: int, items: Iterator[int]) -> Any:
-    _count(items)
+def _decoded(tree: Any, depth: int, left: list[int]) -> Any:
     kind = type(tree)
     if tree is None or kind is bool or kind is str or (kind is int and -_PLAIN_INT < tree < _PLAIN_INT):
         return tree
@@ -119,14 +119,13 @@ def _decoded(tree: Any, depth: int, items: Iterator[int]) -> Any:
     tag, *parts = tree
     if tag in ("f", "i", "q"):
         return _number(tag, parts)
-    if depth == 0:
-        raise WireError("depth")
+    _spend(len(parts), depth, left)
     if tag == "l":
-        return [_decoded(part, depth - 1, items) for part in parts]
+        return [_decoded(part, depth - 1, left) for part in parts]
     if tag == "t":
-        return tuple([_decoded(part, depth - 1, items) for part in parts])
+        return tuple([_decoded(part, depth - 1, left) for part in parts])
     if tag == "d":
-        return _dict(parts, depth, items)
+        return _dict(parts, depth, left)
     raise WireError("form")
 
 
@@ -144,13 +143,13 @@ def _number(tag: str, parts: list[Any]) -> float | int | Fraction:
         raise WireError("form") from None
 
 
-def _dict(entries: list[Any], depth: int, items: Iterator[int]) -> dict[Any, Any]:
+def _dict(entries: list[Any], depth: int, left: list[int]) -> dict[Any, Any]:
     if len(entries) > ENTRY_LIMIT:
         raise WireError("size")
     if not all(type(entry) is list and len(entry) == 2 for entry in entries):
         raise WireError("form")
     try:
-        return {_decoded(key, depth - 1, items): _decoded(value, depth - 1, items) for key, value in entries}
+        return {_decoded(key, depth - 1, left): _decoded(value, depth - 1, left) for key, value in entries}
     except TypeError:
         raise WireError("form") from None
 
@@ -163,6 +162,10 @@ def _hex(number: Any) -> str:
     return hex(number)
 
 
-def _count(items: Iterator[int]) -> None:
-    if next(items, None) is None:
+def _spend(count: int, depth: int, left: list[int]) -> None:
+    """Counts what a container holds."""
+    left[0] -= count
+    if left[0] < 0:
         raise WireError("size")
+    if depth == 0:
+        raise WireError("depth")

@@ -50,6 +50,23 @@ def test_the_second_call_gets_the_object_of_the_first(boxed):
     assert box.call([1]) == Answer(2, [1, 0])
 
 
+def test_both_calls_can_be_made_in_one_exchange(boxed):
+    box = boxed("def solve(rows):\n    rows.append(0)\n    return len(rows)")
+
+    assert box.call_twice([1]) == (Answer(2, [1, 0]), Answer(3, [1, 0, 0]))
+    assert box.call([1]) == Answer(2, [1, 0])
+
+
+def test_of_two_calls_in_one_exchange_either_may_fail_and_the_next_is_answered(boxed):
+    box = boxed("count = 0\ndef solve(n):\n    global count\n    count += 1\n    return 1 / (count - n)")
+
+    for failing in (1, 4):
+        with pytest.raises(Stopped, match="the candidate raised ZeroDivisionError"):
+            box.call_twice(failing)
+
+    assert box.call(6).value == -1.0
+
+
 def test_one_box_answers_many_times(boxed):
     box = boxed(ECHO)
 

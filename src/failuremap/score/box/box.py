@@ -60,15 +60,18 @@ class Box:
             Stopped: There is no answer. After an exception in `solve`, or an answer that cannot be encoded, a further
                 call is tried; after all else the box gives the same reason again.
         """
-        try:
-            encoded = encode(argument)
-        except WireError as error:
-            raise Stopped("judge-error", f"the input of this fixture cannot enter the box ({error})") from error
-        return self._answer(["call", encoded], encoded)
+        self._argument = argument
+        return self._answer(self._ask([["call", _encoded(argument)]])[0])
 
     def call_again(self) -> Answer:
         """Returns what `solve` gives for the very object of the last call, as that call left it."""
-        return self._answer(["again"], self._argument)
+        return self._answer(self._ask([["again"]])[0])
+
+    def call_twice(self, argument: object) -> tuple[Answer, Answer]:
+        """Returns what `call` and then `call_again` give, in one exchange with the box."""
+        self._argument = argument
+        once, again = self._ask([["call", _encoded(argument)], ["again"]])
+        return self._answer(once), self._answer(again)
 
     @property
     def usage(self) -> Usage:
@@ -112,7 +115,7 @@ class Box:
             Stopped: It has no `solve` that could be called.
         """
         self._source = source
-        if self._ask([source]) != ["loaded"]:
+        if self._ask([[source]]) != [["loaded"]]:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN))
 
     def close(self) -> None:
@@ -129,26 +132,39 @@ class Box:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answer(self, request: list[Any], argument: Any) -> Answer:
-        tree = self._ask(request)
+    def _answer(self, tree: list[Any]) -> Answer:
+        """Reads an answer; where the argument is as it was last told, it is the same object."""
         try:
             word, value, after = tree
-            self._argument = argument if after is None else after
-            answer = Answer(decode(value), decode(self._argument))
+            if after is not None:
+                self._argument = decode(after)
+            answer = Answer(decode(value), self._argument)
         except ValueError:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN)) from None
         if word != "value":
             raise self._ended(Stopped("malformed", _OUT_OF_TURN))
         return answer
 
-    def _ask(self, request: list[Any]) -> list[Any]:
-        """Writes a request under a new number, and returns what is written for that number."""
+    def _ask(self, requests: list[list[Any]]) -> list[list[Any]]:
+        """Writes requests, each under a new number, and returns what is written for these numbers, in turn."""
         if self._end:
             raise self._end
-        number = secrets.token_hex(16)
+        numbers = [secrets.token_hex(16) for _ in requests]
+        lines = b"".join(write_line([number, *request]) for number, request in zip(numbers, requests, strict=True))
+        trees = []
+        for number in numbers:
+            trees.append(self._read(lines, number))
+            lines = b""
+        for tree in trees:
+            if tree[:1] == ["stop"]:
+                raise reason_for(tree[1:], self._limits, self._source)
+        return trees
+
+    def _read(self, lines: bytes, number: str) -> list[Any]:
+        """Writes lines and returns what is written for one number."""
         try:
             line = self._process.exchange(
-                write_line([number, *request]),
+                lines,
                 most_bytes=self._limits.output_bytes,
                 wall_s=self._limits.wall_s,
                 starved_s=lambda: starved_s(self.pid) - self._starved_before_s,
@@ -162,8 +178,6 @@ class Box:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN)) from None
         if answered != number:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN))
-        if tree[:1] == ["stop"]:
-            raise reason_for(tree[1:], self._limits, self._source)
         return list(tree)
 
     def _reason_of_end(self) -> Stopped:
@@ -188,3 +202,10 @@ class Box:
             self._process.waited_s,
             max(self._usage.memory_bytes, memory_bytes),
         )
+
+
+def _encoded(argument: object) -> Any:
+    try:
+        return encode(argument)
+    except WireError as error:
+        raise Stopped("judge-error", f"the input of this fixture cannot enter the box ({error})") from error

@@ -111,6 +111,9 @@ class Cgroup:
 
     def close(self) -> None:
         """Removes it; nothing may run inside any more."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):  # something has only just ended; the caretaker tries again
+                folder.rmdir()
         assert self._caretaker.stdin
         self._caretaker.stdin.close()
         self._caretaker.wait()
