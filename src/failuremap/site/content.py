@@ -65,6 +65,7 @@ class Content:
         contracts: What it may say of the families that are held back.
         address: Where the site will stand; feeds and the sitemap name it.
         pyodide: A folder with pyodide, where scripts are to run in the page.
+        served: Whether the member area stands at the root of the same site.
     """
 
     tier: Tier
@@ -72,6 +73,7 @@ class Content:
     contracts: tuple[dict[str, Any], ...] = ()
     address: str = HOME
     pyodide: Path | None = None
+    served: bool = False
 
     @cached_property
     def families(self) -> dict[str, Family]:

@@ -62,6 +62,15 @@ def test_sign_out_ends_the_session_and_not_the_cookie_alone(server):
     assert member.get("/account").status_code == 303
 
 
+def test_the_button_of_a_page_signs_out(server):
+    member = server.member("Button")
+
+    answer = member.post("/sign-out", content=b"", headers={"Content-Type": "application/x-www-form-urlencoded"})
+
+    assert answer.status_code == 303
+    assert member.get("/account").status_code == 303
+
+
 def test_sign_out_everywhere_ends_all_sessions_of_this_member_and_of_no_other(server, grace):
     here, there = server.member("Everywhere"), server.visitor()
     there.sign_in("Everywhere")

@@ -120,7 +120,7 @@ def home(visit: Visit, session: Session) -> Response:
     return page(
         visit.site, "account.html",
         member=session.member,
-        families=visit.site.libraries.member.content.families.values(),
+        families=sorted(visit.site.libraries.member.content.families.values(), key=lambda family: family.number),
         candidates=submissions.of_member(visit.db, session.member.id),
         session_count=sessions.count(visit.db, session.member.id, visit.settings, visit.now),
         passkey_count=_passkey_count(visit, session),
@@ -135,7 +135,12 @@ def _passkey_count(visit: Visit, session: Session) -> int:
 def access(visit: Visit) -> Response:
     """Shows a visitor what is withheld, what holds the publisher to it, and how to get in."""
     content = visit.site.libraries.open.content
-    return page(visit.site, "access.html", families=content.families.values(), contracts=content.contracts)
+    return page(
+        visit.site,
+        "access.html",
+        families=sorted(content.families.values(), key=lambda family: family.number),
+        contracts=content.contracts,
+    )
 
 
 def _to(path: str) -> Response:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from failuremap.catalogue.exchange.cases import released_cases
+from failuremap.catalogue.exchange.tiers import Tier
 from failuremap.catalogue.records.model import Case
 from failuremap.site.app.settings import Settings
 from failuremap.site.build import site_files
@@ -83,9 +84,8 @@ def libraries(address: str, pyodide: Path | None = None, only: Sequence[str] = (
         only: The mechanisms to show, by slug; all where none is named.
     """
     cases = released_cases(only) if only else catalogue_cases()
-    return Libraries(
-        _library(content_of(cases, "open", address, pyodide)), _library(content_of(cases, "member", address, pyodide))
-    )
+    tiers: tuple[Tier, Tier] = ("open", "member")
+    return Libraries(*(_library(replace(content_of(cases, tier, address, pyodide), served=True)) for tier in tiers))
 
 
 def _library(content: Content) -> Library:

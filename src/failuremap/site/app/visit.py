@@ -24,6 +24,7 @@ from failuremap.site.app.sessions import Session
 from failuremap.site.app.settings import Settings
 
 _MAX_FIELDS = 8
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ def endpoint(action: Action) -> Endpoint:
     @functools.wraps(action)
     async def answer(request: Request) -> Response:
         site: Site = request.app.state.site
-        fields = await _fields(request)
-        body = await request.body() if not fields else b""
+        is_form = _kind_of(request) in _FORMS
+        fields = await _fields(request) if is_form else {}
+        body = b"" if is_form else await request.body()
         return await run_in_threadpool(_act, action, site, request, fields, body)
 
     return answer
@@ -119,11 +121,12 @@ def _act(action: Action, site: Site, request: Request, fields: Mapping[str, str]
         return action(Visit(site, request, db, fields, body))
 
 
+def _kind_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 async def _fields(request: Request) -> dict[str, str]:
-    """Returns the fields of a form, a file as its text; no field twice counts."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in {"application/x-www-form-urlencoded", "multipart/form-data"}:
-        return {}
+    """Returns the fields of a form, a file as its text; of a field that is there twice, the last."""
     async with request.form(max_files=1, max_fields=_MAX_FIELDS) as form:
         return {name: await _text(value) for name, value in form.items()}
 
