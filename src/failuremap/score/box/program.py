@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib.util
 import json
 import marshal
 import re
-from importlib.abc import InspectLoader
-from types import CodeType
+from pathlib import Path
 from typing import Any
 
 from failuremap.score.limits import Limits
@@ -21,6 +19,7 @@ _BOOT = (
     " m=sys.modules[name]=type(sys)(name);exec(marshal.loads(base64.b64decode(code)),m.__dict__)\n"
     "m.main()"
 )
+_PACKAGE = "failuremap.score"
 _FILES = "wire", "worker"
 OFFERED_MODULES = frozenset(
     "abc array bisect builtins cmath collections contextlib copy dataclasses datetime decimal enum fractions functools "
@@ -38,18 +37,10 @@ def python_command(python: str) -> list[str]:
 @functools.cache
 def first_line() -> bytes:
     """Returns the line that carries our files into the box."""
-    package = __name__.rpartition(".box.")[0]
-    code = [(name, marshal.dumps(_code(name))) for name in (f"{package}.{file}" for file in _FILES)]
-    return json.dumps([(name, base64.b64encode(text).decode()) for name, text in code]).encode() + b"\n"
-
-
-def _code(name: str) -> CodeType:
-    """Returns a module's code, which is not run here."""
-    spec = importlib.util.find_spec(name)
-    assert spec and isinstance(spec.loader, InspectLoader)
-    code = spec.loader.get_code(name)
-    assert code
-    return code
+    folder = Path(__file__).parents[1]
+    texts = {f"{_PACKAGE}.{file}": (folder / f"{file}.py").read_text(encoding="utf-8") for file in _FILES}
+    code = {name: marshal.dumps(compile(text, name, "exec", dont_inherit=True)) for name, text in texts.items()}
+    return json.dumps([(name, base64.b64encode(each).decode()) for name, each in code.items()]).encode() + b"\n"
 
 
 def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
