@@ -9,15 +9,19 @@
   const status = document.createElement("p");
   let loading = null;
 
-  /** The index is a script: a page from a disk may load one where it may not fetch a file. */
-  function load() {
-    loading ??= new Promise((resolve, reject) => {
+  function loadScript(name) {
+    return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      script.src = new URL("assets/search-index.js", root);
-      script.addEventListener("load", () => resolve(failuremapIndex));
+      script.src = new URL(`assets/${name}`, root);
+      script.addEventListener("load", resolve);
       script.addEventListener("error", reject);
       document.head.append(script);
     });
+  }
+
+  /** What searches comes with its first use. The index is a script: from a disk a page may load one, and fetch nothing. */
+  function load() {
+    loading ??= Promise.all(["search.js", "search-index.js"].map(loadScript)).then(() => failuremapIndex);
     return loading;
   }
 
