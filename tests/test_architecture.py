@@ -31,6 +31,8 @@ FRAMEWORK_ROOMS = (
     "failuremap/aggregate/mpi",
     "failuremap/catalogue/live/",  # training scripts that are shown and started, never imported
 )
+WEB_STACK = {"argon2", "h11", "python_multipart", "starlette", "uvicorn", "webauthn"}
+WEB_ROOM = "failuremap/site/app/"
 LINE_BUDGET = 400
 
 
@@ -62,6 +64,8 @@ def complaint_about(path: str, name: str) -> str | None:
         return f"the room {here!r} has no level in test_architecture.LEVELS"
     if top in FRAMEWORKS and not path.startswith(FRAMEWORK_ROOMS):
         return f"{top} is imported only in audit/capture/ and its aggregate/ backend file"
+    if top in WEB_STACK and not path.startswith(WEB_ROOM):
+        return f"{top} is imported only in site/app/"
     if here in ("errors", "rules") and top != "failuremap" and top not in sys.stdlib_module_names:
         return f"{here} uses the standard library only, not {top}"
     if top != "failuremap" or name in ("failuremap", "failuremap.__version__"):
@@ -113,6 +117,8 @@ def test_imports_flow_one_way():
         ("failuremap/score/grade.py", "from failuremap import audit", "score never imports audit"),
         ("failuremap/audit/launch.py", "from failuremap.cli import main", "audit never imports cli"),
         ("failuremap/audit/launch.py", "from failuremap import aggregate_all", "is in no room"),
+        ("failuremap/site/build.py", "import starlette.routing", "starlette is imported only in site/app/"),
+        ("failuremap/cli/serve.py", "def f():\n    import uvicorn", "uvicorn is imported only in site/app/"),
         ("failuremap/attic/a.py", "import os", "the room 'attic' has no level"),
     ],
 )
@@ -129,6 +135,7 @@ def test_a_planted_wrong_import_is_caught(path, source, complaint):
         ("failuremap/audit/capture/hooks.py", "import torch"),
         ("failuremap/audit/fit.py", "from failuremap.rules.rule import Rule\nfrom .model import Verdict"),
         ("failuremap/rules/rule.py", "from fractions import Fraction\nfrom ..errors import InvalidArgument"),
+        ("failuremap/site/app/visit.py", "from starlette.requests import Request"),
         ("failuremap/cli.py", "from failuremap import __version__\nfrom failuremap.audit.launch import audit"),
     ],
 )
