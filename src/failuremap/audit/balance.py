@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,17 +41,17 @@ class Balance:
     live_K: Mask
     promise: str
 
-    @property
+    @cached_property
     def weights_K(self) -> Floats:
         """c_k W_k / n_k: what one unit of each contribution weighs in the update."""
         return self.coefficients_K * self.term.unit_weights_K
 
-    @property
+    @cached_property
     def counted_K(self) -> Mask:
         """Contributions that hold units of this term and arrive."""
         return self.term.has_K & (self.term.counts_K > 0) & self.live_K
 
-    @property
+    @cached_property
     def unit_count(self) -> float:
         """N: all units of the term, those that never arrive included."""
         return float(self.term.counts_K[self.term.has_K].sum())

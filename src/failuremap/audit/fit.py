@@ -71,9 +71,9 @@ class Products:
             len(blocks), len(vectors_VL), len(vectors_VL)
         )
         square = np.sum(products[:, scaled_by, scaled_by], axis=1) if blocks else np.zeros(0)
-        self.by_parameter = (
-            products * np.where(square > 0, np.diff(starts) / np.where(square > 0, square, 1), 0)[:, None, None]
-        )
+        self.scale_P: Floats = np.where(square > 0, np.diff(starts) / np.where(square > 0, square, 1), 0)
+        """What the squares of each parameter's numbers are multiplied by."""
+        self.by_parameter = products * self.scale_P[:, None, None]
         self.live: Mask = square > 0
 
     def solve(self, regressors: Sequence[int], target: int, parameters: Mask) -> Solution:
@@ -165,7 +165,7 @@ def fit(products: Products, regressors: Sequence[int], target: int, parameters: 
     todo = parameters & products.live
     clusters: list[Cluster] = []
     while todo.any() and len(clusters) < 6:
-        good, solution = _largest_group(products, regressors, target, todo, limits)
+        good, solution = largest_group(products, regressors, target, todo, limits)
         if int(products.row_counts[good].sum()) < 2 * len(regressors) + 2:
             break
         clusters.append(Cluster(good, solution))
@@ -181,7 +181,7 @@ def explained(
     return (products.misfit(regressors, target, coefficients) <= limits) & among
 
 
-def _largest_group(
+def largest_group(
     products: Products, regressors: Sequence[int], target: int, todo: Mask, limits: Floats
 ) -> tuple[Mask, Solution]:
     """The parameters that one rule explains: from a fit of all, of all without the worst, or of one parameter alone."""

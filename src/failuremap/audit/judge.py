@@ -170,7 +170,7 @@ def _note_hooks(judged: Judged, fitted: Fitted, names: list[str]) -> None:
 
 def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[str]) -> None:
     touched = [names[p] for p in np.flatnonzero(left)]
-    small = fitted.products.row_counts[left].sum() < 2 * len(fitted.classes) + 2
+    small = fitted.products.row_counts[left].sum() < 2 * fitted.regressor_count + 2
     if small:
         judged.doubts.append(f"too few numbers to tell which rule they follow: {words.listed(touched)}")
         return

@@ -5,12 +5,14 @@ Legend: K contributions (classes of equal ones count once in a fit), R ranks, P 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.fit import EPSILON, Cluster, Fit, Products, fit, tolerance
+from failuremap.audit.hypotheses import MOST_SOLVED, Explainer
 from failuremap.audit.previous import laid_out_like
 from failuremap.audit.shard_fit import explained_by_shard
 from failuremap.audit.windows import Step
@@ -66,6 +68,8 @@ class Fitted:
     products: Products
     nonzero_K: Mask
     same: list[list[int]] = field(default_factory=list)
+    regressor_count: int = 0
+    """Coefficients that one fit has."""
 
 
 def nonfinite(step: Step) -> tuple[list[int], list[int]]:
@@ -79,6 +83,8 @@ def observe(step: Step, previous: Step | None) -> Fitted:
     classes = _classes(step)
     contributions = step.contributions_KL[[members[0] for members in classes]]
     groups = _alike(step)
+    if len(classes) > MOST_SOLVED:
+        return _observe_by_name(step, previous, classes, groups)
     extra = laid_out_like(step, previous)
     updates = step.updates_RL[[group[0] for group in groups]]
     vectors = np.concatenate([contributions, updates, *extra])
@@ -91,7 +97,38 @@ def observe(step: Step, previous: Step | None) -> Fitted:
     reader = _Reader(step, classes, products, len(updates), [len(rows) for rows in extra], hooked)
     observations = [reader.observation(index, group) for index, group in enumerate(groups)]
     nonzero = np.any(step.contributions_KL != 0, axis=1)
-    return Fitted(step, observations, classes, products, nonzero, [members for members in classes if len(members) > 1])
+    same = [members for members in classes if len(members) > 1]
+    return Fitted(step, observations, classes, products, nonzero, same, len(classes))
+
+
+def _observe_by_name(step: Step, previous: Step | None, classes: list[list[int]], groups: list[list[int]]) -> Fitted:
+    """Holds every distinct update of a step with very many contributions against combinations that have a name."""
+    explainer = Explainer(step)
+    before = laid_out_like(step, previous)
+    touched = np.any(explainer.squares_KP > 0, axis=0)
+    observations, found = [], None
+    for group in groups:
+        present = step.present_RP[group[0]]
+        found = explainer.explain(group[0], present & touched)
+        has_update = np.add.reduceat(step.updates_RL[group[0]] ** 2, step.starts[:-1]) > 0
+        left = found.fit.unexplained | (present & has_update & ~touched)
+        carried = None
+        if left.any() and before:
+            late = explainer.with_before(group[0], left, before[0][group[0]])
+            if late is not None:
+                good, solution, factor = late
+                current = bool(solution.coefficients.any())
+                carried = Carried(good, solution.coefficients, solution.errors, factor, current)
+                left = left & ~good
+        ranks = [step.ranks[row] for row in group]
+        none = np.zeros(len(left), dtype=bool)
+        observations.append(
+            Observation(ranks, found.fit.clusters, carried, {}, {}, {}, left & touched, left & ~touched, 0.0, none)
+        )
+    assert found is not None
+    nonzero = np.any(step.contributions_KL != 0, axis=1)
+    same = [members for members in classes if len(members) > 1]
+    return Fitted(step, observations, classes, found.products, nonzero, same, found.set_size)
 
 
 def _products(step: Step, vectors: Floats, own: int) -> Products:
@@ -102,18 +139,32 @@ def _products(step: Step, vectors: Floats, own: int) -> Products:
 def _classes(step: Step) -> list[list[int]]:
     """Contributions that are the same vector cannot be told apart: one class, whose coefficient is their sum."""
     epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
-    classes: list[list[int]] = []
-    for k, row in enumerate(step.contributions_KL):
-        size = _length(row)
-        alike = (
-            members for members in classes if size > 0 and _near(step.contributions_KL[members[0]], row, epsilon * size)
-        )
-        found = next(alike, None)
+    rows_KL = step.contributions_KL
+    classes: dict[int, list[int]] = {}
+    for k, near in enumerate(_perhaps_near(rows_KL, epsilon)):
+        size = _length(rows_KL[k])
+        leaders = (j for j in near if j in classes and _near(rows_KL[j], rows_KL[k], epsilon * size))
+        found = next(leaders, None) if size > 0 else None
         if found is None:
-            classes.append([k])
+            classes[k] = [k]
         else:
-            found.append(k)
-    return classes
+            classes[found].append(k)
+    return list(classes.values())
+
+
+def _perhaps_near(rows_KL: Floats, epsilon: float) -> Iterator[list[int]]:
+    """For each row those before it that may be as near as epsilon times its length, in order.
+
+    Along one direction of unit length no distance is longer than it is.
+    """
+    drawn: Floats = np.random.default_rng(0).normal(size=(rows_KL.shape[1],))
+    along_K: Floats = rows_KL @ (drawn / max(_length(drawn), 1e-300))
+    order = np.argsort(along_K, kind="stable")
+    reach_K = epsilon * np.sqrt(np.einsum("kl,kl->k", rows_KL, rows_KL))
+    first = np.searchsorted(along_K[order], along_K - reach_K, side="left")
+    last = np.searchsorted(along_K[order], along_K + reach_K, side="right")
+    for k in range(len(rows_KL)):
+        yield sorted(int(j) for j in order[first[k] : last[k]] if j < k)
 
 
 def _near(first: Floats, second: Floats, distance: float) -> bool:

@@ -60,12 +60,12 @@ def missing(found: Presence, keys: Sequence[Key]) -> tuple[set[Sign], list[int]]
     """What no update holds, and the numbers of these ranks or micro-batches; (set(), []) where nothing is missing."""
     ranks = sorted({rank for rank, _ in keys})
     batches = sorted({micro_batch for _, micro_batch in keys})
-    gone_ranks = [rank for rank in ranks if all_gone(found, keys, 0, rank)]
+    gone_ranks = _all_gone(found, [rank for rank, _ in keys])
     if gone_ranks:
         return (
             {Sign.RANK_MISSING, Sign.FIRST_RANK_ONLY} if gone_ranks == ranks[1:] else {Sign.RANK_MISSING}
         ), gone_ranks
-    gone = [batch for batch in batches if all_gone(found, keys, 1, batch)]
+    gone = _all_gone(found, [micro_batch for _, micro_batch in keys])
     if gone and gone == batches[:-1]:
         return {Sign.LAST_MICRO_BATCH_ONLY}, gone
     if gone and gone == batches[1:]:
@@ -75,5 +75,10 @@ def missing(found: Presence, keys: Sequence[Key]) -> tuple[set[Sign], list[int]]
 
 def all_gone(found: Presence, keys: Sequence[Key], axis: int, value: int) -> bool:
     """Nothing of one rank (axis 0) or of one micro-batch (axis 1) is in the update."""
-    mine = np.array([key[axis] == value for key in keys])
-    return bool(found.gone[mine].any() and not found.live[mine].any())
+    return value in _all_gone(found, [key[axis] for key in keys])
+
+
+def _all_gone(found: Presence, values: Sequence[int]) -> list[int]:
+    """The ranks, or the micro-batches, that one value for each contribution names and of which nothing is left."""
+    some = {value for value, gone in zip(values, found.gone, strict=True) if gone}
+    return sorted(some - {value for value, live in zip(values, found.live, strict=True) if live})

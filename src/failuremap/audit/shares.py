@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,12 +203,11 @@ def _effect(balance: Balance, fitted: Fitted) -> float | None:
     if (weights[balance.counted_K] == 0).any():
         return None
     right_K = np.where(weights != 0, balance.fair / np.where(weights != 0, weights, 1), 0.0)
-    members = fitted.classes
-    right = np.array([right_K[m].sum() for m in members])
-    now = np.array([balance.coefficients_K[m].sum() for m in members])
-    chosen = fitted.products.by_parameter.sum(axis=0)[: len(members), : len(members)]
-    size = float(right @ chosen @ right)
-    return float(np.sqrt(max((now - right) @ chosen @ (now - right), 0.0) / size)) if size > 0 else None
+    apart_L = (balance.coefficients_K - right_K) @ fitted.step.contributions_KL
+    right_L = right_K @ fitted.step.contributions_KL
+    starts, scale_P = fitted.step.starts[:-1], fitted.products.scale_P
+    apart, size = (float(np.add.reduceat(vector**2, starts) @ scale_P) for vector in (apart_L, right_L))
+    return float(np.sqrt(apart / size)) if size > 0 else None
 
 
 def _weight_signs(balance: Balance, fitted: Fitted, asked: Asked) -> set[Sign]:
@@ -241,11 +241,10 @@ def _weight_signs(balance: Balance, fitted: Fitted, asked: Asked) -> set[Sign]:
 
 
 def _sums(balance: Balance, axis: int) -> list[float]:
-    values = sorted({key[axis] for key in balance.keys})
-    return [
-        sum(float(count) for key, count in zip(balance.keys, balance.term.counts_K, strict=True) if key[axis] == value)
-        for value in values
-    ]
+    sums: dict[int, float] = defaultdict(float)
+    for key, count in zip(balance.keys, balance.term.counts_K.tolist(), strict=True):
+        sums[key[axis]] += count
+    return list(sums.values())
 
 
 def _unequal(values: list[float]) -> bool:
@@ -254,17 +253,10 @@ def _unequal(values: list[float]) -> bool:
 
 def _unequal_within(balance: Balance, fixed: int) -> bool:
     """Counts differ along one axis while the other stays."""
-    values = sorted({key[fixed] for key in balance.keys})
-    return any(
-        _unequal(
-            [
-                float(count)
-                for key, count in zip(balance.keys, balance.term.counts_K, strict=True)
-                if key[fixed] == value
-            ]
-        )
-        for value in values
-    )
+    counts: dict[int, list[float]] = defaultdict(list)
+    for key, count in zip(balance.keys, balance.term.counts_K.tolist(), strict=True):
+        counts[key[fixed]].append(count)
+    return any(_unequal(values) for values in counts.values())
 
 
 def _coefficient_signs(coefficient: float, loss_total: float, ranks: int) -> set[Sign]:

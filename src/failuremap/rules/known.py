@@ -8,7 +8,7 @@ n in its formula, also where its denominator is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -28,11 +28,10 @@ class _Term(NamedTuple):
 def _rule(name: str, title: str, formula: str, weight: Callable[[_Term], Fraction]) -> Rule:
     """Makes a rule of the weight of one contribution."""
 
-    def coefficients(layout: Layout) -> tuple[Fraction, ...]:
-        terms = zip(layout.contributions, layout.counts, strict=True)
-        return tuple(weight(_Term(layout, part, n)) for part, n in terms)
+    def weights(layout: Layout) -> Iterator[Fraction]:
+        return (weight(_Term(layout, part, n)) for part, n in zip(layout.contributions, layout.counts, strict=True))
 
-    return Rule(name, title, formula, coefficients)
+    return Rule(name, title, formula, lambda layout: tuple(weights(layout)), weights)
 
 
 def _ratio(numerator: Fraction | int, denominator: Fraction | int) -> Fraction:
@@ -41,11 +40,6 @@ def _ratio(numerator: Fraction | int, denominator: Fraction | int) -> Fraction:
 
 def _only(chosen: bool, size: int) -> Fraction:
     return Fraction(1, size) if chosen else Fraction(0)
-
-
-def _size(layout: Layout, *, rank: int | None = None, micro_batch: int | None = None) -> int:
-    """Counts the contributions of one rank, or of one micro-batch."""
-    return sum(rank == part.rank or micro_batch == part.micro_batch for part in layout.contributions)
 
 
 weighted_mean = _rule("weighted_mean", "mean over all {unit}s", "n/N", lambda t: _ratio(t.n, t.layout.total_count))
@@ -95,7 +89,7 @@ first_micro_batch = _rule(
     "mean over the ranks of the first micro-batch alone",
     "1/R in the first micro-batch, else 0",
     lambda t: _only(
-        t.part.micro_batch == t.layout.micro_batches[0], _size(t.layout, micro_batch=t.layout.micro_batches[0])
+        t.part.micro_batch == t.layout.micro_batches[0], t.layout.micro_batch_size(t.layout.micro_batches[0])
     ),
 )
 last_micro_batch = _rule(
@@ -103,20 +97,20 @@ last_micro_batch = _rule(
     "mean over the ranks of the last micro-batch alone",
     "1/R in the last micro-batch, else 0",
     lambda t: _only(
-        t.part.micro_batch == t.layout.micro_batches[-1], _size(t.layout, micro_batch=t.layout.micro_batches[-1])
+        t.part.micro_batch == t.layout.micro_batches[-1], t.layout.micro_batch_size(t.layout.micro_batches[-1])
     ),
 )
 first_rank = _rule(
     "first_rank",
     "the first rank's contributions alone, mean over its window",
     "1/M on the first rank, else 0",
-    lambda t: _only(t.part.rank == t.layout.ranks[0], _size(t.layout, rank=t.layout.ranks[0])),
+    lambda t: _only(t.part.rank == t.layout.ranks[0], t.layout.rank_size(t.layout.ranks[0])),
 )
 own_rank = _rule(
     "own_rank",
     "each rank's own contributions alone, mean over its window",
     "1/M on the rank itself, else 0",
-    lambda t: _only(t.part.rank == t.layout.observer, _size(t.layout, rank=t.layout.observer)),
+    lambda t: _only(t.part.rank == t.layout.observer, t.layout.rank_size(t.layout.observer)),
 )
 own_rank_weighted = _rule(
     "own_rank_weighted",
@@ -200,14 +194,14 @@ def _scaled(rule: Rule, factor_name: str, *, times: bool) -> Rule:
     """Makes the rule that multiplies (or divides) all of a rule's weights by one factor of the layout."""
     words, letters, factor = _FACTORS[factor_name]
 
-    def coefficients(layout: Layout) -> tuple[Fraction, ...]:
-        weights, scale = rule.coefficients(layout), factor(layout)
-        return tuple(weight * scale if times else weight / scale for weight in weights)
+    def weights(layout: Layout) -> Iterator[Fraction]:
+        scale = factor(layout)
+        return (weight * scale if times else weight / scale for weight in rule.one_by_one(layout))
 
     name = f"{rule.name}_{'times' if times else 'over'}_{factor_name}"
     title = f"{rule.title}, {'times' if times else 'divided by'} {words}"
     formula = f"{letters} * {rule.formula}" if times else f"{rule.formula} / ({letters})"
-    return Rule(name, title, formula, coefficients)
+    return Rule(name, title, formula, lambda layout: tuple(weights(layout)), weights)
 
 
 SCALED: dict[str, Rule] = {

@@ -54,7 +54,8 @@ def match(
     _check(measured, errors, layout, tolerance)
     if not all(map(math.isfinite, (*measured, *errors))):
         return []
-    compared = (_compare(rule, measured, errors, layout, tolerance) for rule in rules or KNOWN.values())
+    most = _most(measured, errors, tolerance)
+    compared = (_compare(rule, measured, errors, layout, tolerance, most) for rule in rules or KNOWN.values())
     return [found for found in compared if found is not None]
 
 
@@ -106,15 +107,31 @@ def _check(measured: Sequence[float], errors: Sequence[float], layout: Layout, t
 
 
 def _compare(
-    rule: Rule, measured: Sequence[float], errors: Sequence[float], layout: Layout, tolerance: float
+    rule: Rule, measured: Sequence[float], errors: Sequence[float], layout: Layout, tolerance: float, most: float
 ) -> Match | None:
-    exact = [float(weight) for weight in rule.coefficients(layout)]
+    """Compares weight by weight; `most` bounds the largest of a rule that fits."""
+    exact: list[float] = []
+    for weight, seen, error in zip(rule.one_by_one(layout), measured, errors, strict=True):
+        if abs(seen - float(weight)) > tolerance * most + _STANDARD_ERRORS * error:
+            return None
+        exact.append(float(weight))
     largest = max(map(abs, exact), default=0.0)
     deviations = [abs(seen - right) for seen, right in zip(measured, exact, strict=True)]
     bounds = [tolerance * largest + _STANDARD_ERRORS * error for error in errors]
     if any(deviation > bound for deviation, bound in zip(deviations, bounds, strict=True)):
         return None
     return Match(rule, max(deviations, default=0.0) / largest if largest else 0.0)
+
+
+def _most(measured: Sequence[float], errors: Sequence[float], tolerance: float) -> float:
+    """What the largest weight of a rule that fits can be: it is no further from its measured one than any other.
+
+    With m the largest of |measured| + 5 errors and w the largest weight: w <= m + tolerance w.
+    """
+    reach = max(
+        (abs(seen) + _STANDARD_ERRORS * error for seen, error in zip(measured, errors, strict=True)), default=0.0
+    )
+    return reach / (1 - tolerance) if tolerance < 1 else math.inf
 
 
 def _changes(layout: Layout) -> Iterator[tuple[str, Callable[[Layout], Layout]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -124,6 +124,14 @@ class Layout:
         """N_m: the units of one micro-batch, over all ranks."""
         return self._micro_batch_totals.get(micro_batch, Fraction(0))
 
+    def rank_size(self, rank: int) -> int:
+        """Counts the contributions of one rank."""
+        return self._sizes[0][rank]
+
+    def micro_batch_size(self, micro_batch: int) -> int:
+        """Counts the contributions of one micro-batch, over all ranks."""
+        return self._sizes[1][micro_batch]
+
     def seen_by(self, observer: int) -> Layout:
         """Makes the same layout for the update of another rank."""
         return replace(self, observer=observer)
@@ -135,6 +143,10 @@ class Layout:
     @cached_property
     def _micro_batch_totals(self) -> dict[int, Fraction]:
         return self._totals(lambda part: part.micro_batch)
+
+    @cached_property
+    def _sizes(self) -> tuple[Counter[int], Counter[int]]:
+        return Counter(part.rank for part in self.contributions), Counter(p.micro_batch for p in self.contributions)
 
     def _totals(self, key: Callable[[Contribution], int]) -> dict[int, Fraction]:
         totals: dict[int, Fraction] = defaultdict(Fraction)
@@ -163,6 +175,12 @@ class Rule:
     title: str
     formula: str
     coefficients: Callable[[Layout], tuple[Fraction, ...]]
+    weights: Callable[[Layout], Iterator[Fraction]] | None = None
+    """The coefficients one by one, where they can be had so: most rules are seen not to fit by the first."""
+
+    def one_by_one(self, layout: Layout) -> Iterator[Fraction]:
+        """Yields the coefficients of a layout."""
+        return iter(self.coefficients(layout)) if self.weights is None else self.weights(layout)
 
     def words(self, unit: str = "unit") -> str:
         """Says the rule's title for the unit that a job counts: token, example or sequence."""
