@@ -34,6 +34,8 @@ class Options:
     promise: Promise
     json_path: str | None
     html_path: str | None
+    junit_path: str | None = None
+    sarif_path: str | None = None
     steps: int | None = None
     every: int | None = None
     stop_on_wrong: bool = False
@@ -67,6 +69,8 @@ judging_options = _together(
     ),
     click.option("--json", "json_path", metavar="FILE", help="Write the verdict as JSON; - is stdout."),
     click.option("--html", "html_path", metavar="FILE", help="Write the verdict as an HTML page that stands alone."),
+    click.option("--junit", "junit_path", metavar="FILE", help="Write the verdict as JUnit XML, for CI servers."),
+    click.option("--sarif", "sarif_path", metavar="FILE", help="Write the verdict as SARIF 2.1.0, for code hosts."),
 )
 """How to judge a trace, and where the verdict goes."""
 
@@ -107,14 +111,14 @@ def check_outputs(options: Options) -> None:
     """Refuse files that can't be written, before the job has cost anything."""
     from failuremap.audit.report.json_ import check_writable
 
-    for path in (options.json_path, options.html_path):
+    for path in (options.json_path, options.html_path, options.junit_path, options.sarif_path):
         if path and path != "-":
             check_writable(path)
 
 
 def show(verdict: Verdict, options: Options) -> int:
     """Print the page and write the files asked for; return the exit code. With `--json -`, stdout is the JSON alone."""
-    from failuremap.audit.report import html, json_, terminal
+    from failuremap.audit.report import html, json_, junit, sarif, terminal
 
     terminal.print_verdict(verdict, file=sys.stderr if options.json_path == "-" else None)
     if options.json_path == "-":
@@ -123,6 +127,10 @@ def show(verdict: Verdict, options: Options) -> int:
         json_.write(options.json_path, json_.to_json(verdict))
     if options.html_path:
         json_.write(options.html_path, html.html(verdict))
+    if options.junit_path:
+        json_.write(options.junit_path, junit.junit(verdict))
+    if options.sarif_path:
+        json_.write(options.sarif_path, sarif.sarif(verdict))
     return verdict.exit_code
 
 

@@ -9,7 +9,7 @@ import click
 
 from failuremap import __version__
 from failuremap.audit.command_line import run_command
-from failuremap.cli.audit import audit_command, diagnose_command
+from failuremap.cli.audit import audit_command, diagnose_command, probe_command
 from failuremap.cli.catalogue import list_command, show_command
 from failuremap.cli.exchange import export_command, import_command
 from failuremap.cli.running import run_script_command, verify_command
@@ -46,7 +46,7 @@ def main(context: click.Context) -> int:
 
 
 for command in (
-    score_command,
+    score_command, probe_command,
     audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command, import_command,
     export_command, site_command, serve_command, invite_command, member_command, backup_command, restore_command,
 ):  # fmt: skip

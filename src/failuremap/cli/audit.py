@@ -20,6 +20,7 @@ from failuremap.audit.command_line import (
     show,
 )
 from failuremap.audit.launch.folder import choose_folder
+from failuremap.audit.probes import sizes
 from failuremap.errors import InvalidArgument
 
 
@@ -70,6 +71,24 @@ def diagnose_command(trace_dir: Path, **given: Any) -> int:
     options = Options(**given)
     check_outputs(options)
     return show(diagnose(trace_dir, unit=options.unit, promise=options.promise), options)
+
+
+@click.command("probe")
+@click.option("--nproc", type=int, required=True, metavar="N", help="Ranks.")
+@click.option("--micro-batches", type=int, default=1, metavar="M", help="Micro-batches of a window.", show_default=True)
+@click.option("--at-least", type=int, default=2, metavar="S", help="The smallest size.", show_default=True)
+def probe_command(nproc: int, micro_batches: int, at_least: int) -> int:
+    """Print batch sizes for a test run in which each ratio has one explanation: a line a rank.
+
+    All are prime and different, so that a weight of 11/5 names the two batches it lies between.
+
+    \b
+    Examples:
+      failuremap probe --nproc 4 --micro-batches 3
+    """
+    for row in sizes(nproc, micro_batches, at_least=at_least):
+        click.echo(" ".join(map(str, row)))
+    return 0
 
 
 def _refuse_inside_launcher(nproc: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TextIO
@@ -54,6 +55,19 @@ def page(verdict: Verdict, width: int | None = None) -> RenderableType:
 def print_verdict(verdict: Verdict, file: TextIO | None = None) -> None:
     """Print the page to a file, to standard output if none is given; plain text where it is no terminal."""
     Console(file=file, highlight=False, markup=False, emoji=False).print(page(verdict))
+
+
+def text(verdict: Verdict, width: int = 100) -> str:
+    """The page as plain text.
+
+    Example:
+        >>> text(Verdict(outcome="right", sentence="Every token weighs the same."))
+        '✓ right  Every token weighs the same.\\n'
+    """
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    console.print(page(verdict))
+    return file.getvalue()
 
 
 @dataclass(frozen=True)
