@@ -9,6 +9,9 @@ import struct
 import subprocess
 
 import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalogue.records.samples import member_document
 from failuremap.catalogue.records import (
@@ -180,3 +183,21 @@ def test_a_digest_is_the_sha256_of_the_canonical_bytes():
     opened = {name: value for name, value in open_form(document).items() if name != "sha256"}
 
     assert hashlib.sha256(canonical(opened)).hexdigest() == document["sha256"]
+
+
+numbers = st.floats() | st.integers() | st.integers(-(2**54), 2**54) | st.floats(-1e-3, 1e-3) | st.floats(1e14, 1e22)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.lists(inner).map(tuple),
+)
+
+
+@given(values)
+def test_the_fast_way_writes_what_the_reference_writes(value):
+    try:
+        wanted = rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
+        with pytest.raises((RecordError, UnicodeEncodeError)):
+            canonical(value)
+    else:
+        assert canonical(value) == wanted

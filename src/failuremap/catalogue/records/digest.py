@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from typing import Any
 
 import rfc8785
@@ -39,11 +40,44 @@ def canonical(value: Any) -> bytes:
         b'{"a":0,"b":2}'
     """
     try:
-        return rfc8785.dumps(value)
+        return _encoded(value)
     except rfc8785.CanonicalizationError as error:
         raise RecordError(f"no canonical JSON (RFC 8785): {error}; write such a value as a string.") from error
     except RecursionError as error:
         raise RecordError("no canonical JSON (RFC 8785): the value is nested too deeply.") from error
+
+
+def _encoded(value: Any) -> bytes:
+    """Encodes by json.dumps, which is ten times as fast, where that gives what RFC 8785 asks for."""
+    try:
+        text = json.dumps(_as_integers(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
+    except (_Unlike, UnicodeEncodeError):
+        return rfc8785.dumps(value)
+
+
+class _Unlike(Exception):
+    """json.dumps may write this otherwise than RFC 8785, or not refuse it."""
+
+
+def _as_integers(value: Any) -> Any:
+    """Copies a value whose floats json.dumps writes as JavaScript does, once the whole ones among them are integers.
+
+    Between 1e-4 and 1e15 both write the shortest digits that give the float back, without an exponent. Names are
+    sorted by UTF-16 units there and by code points here, which for ASCII is the same.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return [_as_integers(inner) for inner in value]
+    if kind is dict and all(type(name) is str and name.isascii() for name in value):
+        return {name: _as_integers(inner) for name, inner in value.items()}
+    if kind is int and abs(value) < 2**53:
+        return value
+    if kind is float and abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e-4):
+        return int(value) if value.is_integer() else value
+    raise _Unlike
 
 
 def sha256_text(text: str) -> str:
