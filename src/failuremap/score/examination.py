@@ -96,6 +96,8 @@ class Examination:
             right = is_right(once.value, answer)
         except Malformed as form:
             raise Stopped("malformed", f"the candidate's answer has {form}") from None
+        except Exception as error:
+            raise _fault(error, self.entry, fixture) from error
         unchanged = same(once.argument_after, fixture.given) and same(again.argument_after, fixture.given)
         return Seen(fixture, right, unchanged and same(once.value, again.value), once.value, answer)
 
@@ -131,4 +133,8 @@ def right_answer(entry: Mechanism, fixture: Fixture) -> Answer:
     try:
         return exact_answer(entry, fixture.given)
     except Exception as error:
-        raise JudgeFault(f"{type(error).__name__} in the oracle of {entry.slug} at {fixture.label!r}") from error
+        raise _fault(error, entry, fixture) from error
+
+
+def _fault(error: Exception, entry: Mechanism, fixture: Fixture) -> JudgeFault:
+    return JudgeFault(f"{type(error).__name__} in the oracle of {entry.slug} at {fixture.label!r}")

@@ -16,9 +16,11 @@ The honest algorithms of the tests need a tenth of this at most. A wrong rule is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.rules import known_rule
@@ -30,25 +32,38 @@ SLACK = 4
 _SMALLEST = 2.0**-1074
 
 
-class Answer(NamedTuple):
-    """What is right for one input."""
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What is right for one input.
 
+    Attributes:
+        entry: The mechanism whose contract says so.
+        given: The input.
+        value: Lists of numbers as the contract wants them; each is an `Exact`, or a float that is to be met exactly.
+    """
+
+    entry: Mechanism
+    given: Any
     value: Any
-    """Lists of numbers as the contract wants them; each is an `Exact`, or a float that is to be met exactly."""
-    peaks: tuple[float, ...] | None
-    """Largest contribution to each element; None where no rule states the contract."""
-    part_count: int
-    """K contributions, or L numbers where there is no rule."""
 
     def bound(self, element: Exact, place: int) -> float:
         """Returns how far from an element of the answer a number may be; `place` counts in the order of reading."""
         if element.held_exactly:
             return 0.0
-        if self.peaks is None:
-            size, factor = element.size, self.part_count
+        if self.entry.promised:
+            peaks, count = self.contributions
+            size, factor = max(element.size, peaks[place]), 1
         else:
-            size, factor = max(element.size, self.peaks[place]), 1
-        return SLACK * (self.part_count + 2) * factor * (UNIT_ROUNDOFF * size + _SMALLEST)
+            count = sum(1 for _ in numbers_of(self.given))
+            size, factor = element.size, count
+        return SLACK * (count + 2) * factor * (UNIT_ROUNDOFF * size + _SMALLEST)
+
+    @cached_property
+    def contributions(self) -> tuple[tuple[float, ...], int]:
+        """The largest contribution to each element, of those that weigh something; and how many there are."""
+        weighing, count = _weighing(self.entry, self.given)
+        columns = zip(*(gradient for gradient, _ in weighing), strict=True)
+        return tuple(max((abs(float(g)) for g in column if isfinite(g)), default=0.0) for column in columns), count
 
 
 def exact_answer(entry: Mechanism, given: Any) -> Answer:
@@ -62,10 +77,7 @@ def exact_answer(entry: Mechanism, given: Any) -> Answer:
     stages = entry.stages
     assert stages is not None
     exact = lifted(given)
-    value = _settled(stages.exact(exact, root) if stages.exact else stages.fixed(exact))
-    if not entry.promised:
-        return Answer(value, None, sum(1 for _ in numbers_of(given)))
-    return Answer(value, *_peaks(entry, given, value))
+    return Answer(entry, given, _settled(stages.exact(exact, root) if stages.exact else stages.fixed(exact)))
 
 
 def rule_answer(entry: Mechanism, given: Any) -> list[Fraction]:
@@ -90,14 +102,6 @@ def _settled(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_settled(part) for part in value]
     return Exact.of(value) if isinstance(value, int | Fraction) else value
-
-
-def _peaks(entry: Mechanism, given: Any, value: list[Any]) -> tuple[tuple[float, ...], int]:
-    if not value:
-        return (), 0
-    weighing, count = _weighing(entry, given)
-    columns = zip(*(gradient for gradient, _ in weighing), strict=True)
-    return tuple(max((abs(float(g)) for g in column if isfinite(g)), default=0.0) for column in columns), count
 
 
 def _weighing(entry: Mechanism, given: Any) -> tuple[list[tuple[list[Any], Fraction]], int]:
