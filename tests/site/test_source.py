@@ -82,3 +82,11 @@ def test_places_far_apart_have_a_gap_between_them():
 
 def test_equal_texts_do_not_differ():
     assert list(difference("a\nb", "a\nb")) == []
+
+
+@pytest.mark.parametrize("source", ["x = f'a{b!r:>{width}}c' + y\n", 'x = rf"""a\n{f"{b}"}"""\n', "f'{{}}'\n"])
+def test_an_f_string_is_one_text_on_every_version_of_python(source):
+    marked = highlighted(source)
+
+    assert shown(marked) == source
+    assert marked.count("<span") == marked.count('class="s"') == 1

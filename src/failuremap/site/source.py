@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
+import io
+import keyword
 import re
+import tokenize
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from html import escape
-from itertools import groupby
+from itertools import accumulate
 
 from markupsafe import Markup
-from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Literal, Name, Operator, String, _TokenType
 
 from failuremap.catalogue.mechanism import VARIANTS
 
-# Kind of token -> class; all other text is left as it is, so that a page stays small.
-_CLASSES = (
-    (Comment, "c"),
-    (String, "s"),
-    (Literal, "m"),
-    (Operator.Word, "k"),
-    (Keyword, "k"),
-    (Name.Builtin, "b"),
-    (Name.Function, "f"),
-)
+_KINDS = {tokenize.COMMENT: "c", tokenize.STRING: "s", tokenize.NUMBER: "m"}
+_KEYWORDS = frozenset(keyword.kwlist)
+_BUILTINS = frozenset(dir(builtins))
 _N_LINE = re.compile(r'^N = <span class="m">(\d)</span>$', re.MULTILINE)
 _CONTEXT = 1
 
@@ -35,20 +30,49 @@ def highlighted(source: str) -> Markup:
 
     Example:
         >>> highlighted("return 1")
-        Markup('<span class="k">return</span> <span class="m">1</span>\\n')
+        Markup('<span class="k">return</span> <span class="m">1</span>')
     """
-    tokens = ((_class_of(kind), text) for kind, text in PythonLexer(stripnl=False).get_tokens(source))
-    runs = ((name, "".join(text for _, text in run)) for name, run in groupby(tokens, key=lambda token: token[0]))
-    return Markup("".join(_marked(name, escape(text, quote=False)) for name, text in runs))  # noqa: S704 (escaped)
+    pieces, end = [], 0
+    for start, stop, name in _marks(source):
+        pieces += [_plain(source[end:start]), f'<span class="{name}">{_plain(source[start:stop])}</span>']
+        end = stop
+    return Markup("".join([*pieces, _plain(source[end:])]))  # noqa: S704 (escaped)
 
 
-def _marked(name: str, text: str) -> str:
-    return f'<span class="{name}">{text}</span>' if name else text
+def _plain(text: str) -> str:
+    return escape(text, quote=False)
 
 
-@cache
-def _class_of(kind: _TokenType) -> str:
-    return next((name for parent, name in _CLASSES if kind in parent), "")
+def _marks(source: str) -> Iterator[tuple[int, int, str]]:
+    """Yields where each marked token starts and stops in the text, and its class; an f-string is one, as it always was.
+
+    Raises:
+        tokenize.TokenError: The text is no Python.
+    """
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
+    before, depth, opened = "", 0, 0
+    for kind, text, (row, column), (last_row, last_column), _ in tokenize.generate_tokens(io.StringIO(source).readline):
+        start, stop = starts[row - 1] + column, starts[min(last_row, len(starts)) - 1] + last_column
+        part = tokenize.tok_name[kind]
+        if part.endswith("STRING_START"):
+            opened, depth = (opened if depth else start), depth + 1
+        elif part.endswith("STRING_END"):
+            depth -= 1
+            if not depth:
+                yield opened, stop, "s"
+        elif not depth and (name := _class_of(kind, text, before)):
+            yield start, stop, name
+        before = text
+
+
+def _class_of(kind: int, text: str, before: str) -> str:
+    if kind != tokenize.NAME:
+        return _KINDS.get(kind, "")
+    if text in _KEYWORDS:
+        return "k"
+    if before in {"def", "class"}:
+        return "f"
+    return "b" if text in _BUILTINS and before != "." else ""
 
 
 def of_variant(html: Markup, variant: int) -> Markup:
