@@ -13,6 +13,7 @@ import click
 from failuremap.audit.report.json_ import schema_text
 from failuremap.catalogue.records.schema import schema_text as record_schema_text
 from failuremap.cli import main as command_line
+from failuremap.score.report import schema_text as report_schema_text
 from failuremap.score.verdict import schema_text as score_schema_text
 
 DOCS = Path(__file__).parent
@@ -51,6 +52,7 @@ PAGES = {
     "verdict.schema.json": schema_text,
     "record.schema.json": record_schema_text,
     "score-verdict.schema.json": score_schema_text,
+    "score-report.schema.json": report_schema_text,
     "commands.md": command_page,
 }
 

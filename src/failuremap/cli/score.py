@@ -140,8 +140,6 @@ def _score_suite(options: Options) -> int:
     if options.plot:
         check_writable(options.plot)
     others = _others(options, found)
-    if found.elsewhere:
-        click.echo(f"left alone, being of another suite: {', '.join(found.elsewhere)}", err=True)
     with _progress(len(found.samples), result_line) as on_result:
         season, results = judge_candidates(
             found,
@@ -151,6 +149,8 @@ def _score_suite(options: Options) -> int:
             job_count=options.job_count,
             trust_candidate=options.trust_candidate,
         )
+    if found.elsewhere:
+        click.echo(f"left alone, being of another suite: {', '.join(found.elsewhere)}", err=True)
     report = make_report(season, [*results, *others], found.systems)
     if options.plot:
         write(options.plot, svg(report))

@@ -1,4 +1,4 @@
-"""Judges many candidates at once, each in a process of its own, and keeps every verdict as it comes."""
+"""Judges many candidates, several at once in processes of their own, and keeps every verdict as it comes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def judge_samples(samples: Iterable[Sample], judge_sample: Judge, on_result: OnR
 
     Args:
         samples: What to judge.
-        judge_sample: Sample -> verdict; it runs in another process, so it is a function of a module.
+        judge_sample: Sample -> verdict; it may run in another process, so it is a function of a module.
         on_result: Gets each result, in the order in which they come.
         job_count: How many at once.
     """
     waiting = list(samples)
-    if not waiting:
+    if job_count == 1:
+        for sample in waiting:
+            on_result(_result(sample, judge_sample(sample)))
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of this process's threads
-    with ProcessPoolExecutor(min(job_count, len(waiting)), mp_context=context, initializer=_begin) as pool:
+    with ProcessPoolExecutor(min(job_count, len(waiting) or 1), mp_context=context, initializer=_begin) as pool:
         left = {pool.submit(judge_sample, sample): sample for sample in waiting}
         try:
             _hand_on(left, on_result)
@@ -105,15 +107,18 @@ def _hand_on(left: dict[Future[Verdict], Sample], on_result: OnResult) -> None:
     for future in as_completed(list(left)):
         sample = left.pop(future)
         if not future.cancelled():
-            on_result(_result(sample, future))
+            on_result(_result(sample, _verdict(sample, future)))
 
 
-def _result(sample: Sample, future: Future[Verdict]) -> Result:
+def _verdict(sample: Sample, future: Future[Verdict]) -> Verdict:
     try:
-        verdict = future.result()
+        return future.result()
     except BrokenProcessPool:
         sentence = "The judge's process was ended from outside, which says nothing of the candidate."
-        verdict = Verdict(outcome="judge-error", sentence=sentence, case=sample.case, mechanism=sample.family)
+        return Verdict(outcome="judge-error", sentence=sentence, case=sample.case, mechanism=sample.family)
+
+
+def _result(sample: Sample, verdict: Verdict) -> Result:
     return Result(system=sample.system, family=sample.family, case=sample.case, sample=sample.number, verdict=verdict)
 
 

@@ -10,7 +10,7 @@ import tempfile
 from unittest import mock
 
 from inspect_ai import eval as evaluate
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from failuremap.score.adapters import answers as judging
 from failuremap.score.adapters import inspect as adapter
@@ -24,7 +24,9 @@ def main() -> None:
     in_order = iter([*scripted.values()])
 
     def reply(messages, tools, tool_choice, config):
-        return ModelOutput.from_content("mockllm", next(in_order)[1])
+        output = ModelOutput.from_content("mockllm", next(in_order)[1])
+        output.usage = ModelUsage()  # or the mock would fetch a tokenizer to count
+        return output
 
     with tempfile.TemporaryDirectory() as folder, _failing(failing):
         (log,) = evaluate(
@@ -39,6 +41,8 @@ def main() -> None:
 
 
 def _told(log, scripted) -> dict[str, object]:
+    for sample in log.samples:
+        assert sample.error is None, sample.error.traceback
     scores = {sample.id: next(iter(sample.scores.values())) for sample in log.samples}
     return {
         "status": log.status,
