@@ -54,9 +54,14 @@ class Answer:
             peaks, count = self.contributions
             size, factor = max(element.size, peaks[place]), 1
         else:
-            count = sum(1 for _ in numbers_of(self.given))
+            count = self.number_count
             size, factor = element.size, count
         return SLACK * (count + 2) * factor * (UNIT_ROUNDOFF * size + _SMALLEST)
+
+    @cached_property
+    def number_count(self) -> int:
+        """L: how many numbers the input holds."""
+        return sum(1 for _ in numbers_of(self.given))
 
     @cached_property
     def contributions(self) -> tuple[tuple[float, ...], int]:
