@@ -8,13 +8,13 @@ import secrets
 import struct
 from base64 import urlsafe_b64encode
 
-import pytest
-
-pytest.importorskip("webauthn", reason="the passkeys' checks are an extra; `make` installs it")
-
 import cbor2
+import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from failuremap.site.app import passkeys
+from failuremap.site.app.settings import parse_address
 
 UP, UV, AT = 0x01, 0x04, 0x40
 
@@ -59,6 +59,11 @@ class Authenticator:
 
     def _client(self, kind: str, challenge: str) -> bytes:
         return json.dumps({"type": kind, "challenge": challenge, "origin": self.origin}).encode()
+
+
+def test_a_site_without_a_name_has_no_passkeys():
+    assert passkeys.routes(parse_address("http://127.0.0.1")) == []
+    assert passkeys.routes(parse_address("http://localhost")) == passkeys.ROUTES
 
 
 def join(server, visitor, name, authenticator):

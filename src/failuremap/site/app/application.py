@@ -50,7 +50,8 @@ def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
     app = Starlette(
         routes=[
             Route("/health", endpoint(health)),
-            *account.ROUTES, *passkeys.ROUTES, *candidates.ROUTES, *api.ROUTES, *documents.ROUTES,
+            *account.ROUTES, *passkeys.routes(site.settings.address),
+            *candidates.ROUTES, *api.ROUTES, *documents.ROUTES,
         ],
         middleware=[
             Middleware(AccessLog, settings=site.settings),

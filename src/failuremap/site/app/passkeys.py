@@ -11,8 +11,9 @@ from starlette.routing import Route
 
 from failuremap.site.app import account, audit_log, invitations, limits
 from failuremap.site.app.database import transaction
-from failuremap.site.app.responses import data
+from failuremap.site.app.responses import data, passkeys_are_offered
 from failuremap.site.app.secrets_ import digest_of
+from failuremap.site.app.settings import Address
 from failuremap.site.app.visit import Visit, endpoint
 
 if TYPE_CHECKING:
@@ -190,6 +191,11 @@ def _asked(visit: Visit) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return asked if isinstance(asked, dict) else {}
+
+
+def routes(address: Address) -> list[Route]:
+    """Returns the addresses of passkeys, where the site can have any."""
+    return ROUTES if passkeys_are_offered(address) else []
 
 
 ROUTES = [
