@@ -165,6 +165,13 @@ def test_a_box_that_is_killed_from_outside_is_the_judges_fault(boxed):
     )
 
 
+@pytest.mark.slow
+def test_a_candidate_that_closes_its_pipe_and_goes_on_is_ended_and_has_itself_to_blame():
+    source = b"import os\ndef solve(rows):\n    os.close(1)\n    while True: pass"
+    with open_box(source, Limits(cpu_s=60), level="none") as box:
+        assert stopped(box) == ("crashed", "the candidate ended its own process")
+
+
 def test_a_kill_for_the_cgroups_memory_is_the_candidates(boxed):
     box = boxed("def solve(n): return len(bytearray(b'x') * n)")
     if box.level != "box-3":

@@ -16,7 +16,7 @@ from failuremap.score.stopped import Stopped
 from failuremap.score.wire import WireError, decode, encode, read_line, write_line
 
 _READY_BYTES = 1 << 10
-_START_S = 20.0
+_START_S = 60.0
 _OUT_OF_TURN = "the candidate wrote to the judge itself, out of turn or in no form that it reads"
 
 

@@ -115,10 +115,12 @@ class Process:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def exit_code(self) -> int:
-        """Returns how the process ended; one that goes on without its pipe is ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        """Returns how the process ended; one that goes on without its pipe is ended, and has given itself up: 0."""
+        try:
             return self._process.wait(_PATIENCE_S)
-        return self.end()
+        except subprocess.TimeoutExpired:
+            self.end()
+            return 0
 
     def end(self) -> int:
         """Ends the process and its group, waits until nothing holds its pipe, and returns its exit code."""

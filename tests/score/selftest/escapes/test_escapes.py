@@ -38,9 +38,9 @@ def test_those_that_take_seconds_are_named_as_they_are():
     assert BY_NAME.keys() >= TAKE_SECONDS
 
 
-@pytest.mark.parametrize("each", ESCAPES, ids=lambda each: each.name)
-def test_every_escape_is_a_program(each):
-    compile(each.source, each.name, "exec")
+def test_every_escape_is_a_program():
+    for each in ESCAPES:
+        compile(each.source, each.name, "exec")
 
 
 @pytest.mark.slow

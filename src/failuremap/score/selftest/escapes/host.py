@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from failuremap.score.box import seccomp, syscalls
 
-_ENVIRONMENT = "FAILUREMAP_SELFTEST_SECRET"
 _OTHER_CALLS = "openat:257:56 prctl:157:167 prlimit64:302:261"
 _MODULE = "SECRET = open(__file__.replace('host_module.py', 'secret')).read()\n"
 
@@ -33,8 +32,9 @@ class Host:
             }
             (self.folder / "secret").write_text(self.secrets["file"], encoding="ascii")
             (self.folder / "host_module.py").write_text(_MODULE, encoding="ascii")
-            os.environ[_ENVIRONMENT] = self.secrets["environment"]
-            undo.callback(os.environ.pop, _ENVIRONMENT, None)
+            variable = f"FAILUREMAP_BAIT_{secrets.token_hex(8)}"  # other threads lay out bait of their own
+            os.environ[variable] = self.secrets["environment"]
+            undo.callback(os.environ.pop, variable)
             self._in_memory = ctypes.create_string_buffer(self.secrets["memory"].encode())
             abstract = f"failuremap-{secrets.token_hex(8)}"
             self._servers = [socket.create_server(("127.0.0.1", 0))]
