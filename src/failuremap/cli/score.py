@@ -159,15 +159,12 @@ def _score_suite(options: Options) -> int:
 
 
 def _selftest(options: Options) -> int:
-    from failuremap.catalogue.shelf import mechanisms
-    from failuremap.score.selftest import selftest, to_json
-    from failuremap.score.selftest.running import escapes_planned, planned
+    from failuremap.score.selftest import plan, selftest, to_json
     from failuremap.score.words import check_line, selftest_lines
 
-    entries = [entry for entry in mechanisms().values() if entry.stages]
-    count = sum(1 for _ in planned(entries, quick=options.quick)) + len(escapes_planned(quick=options.quick))
-    with _progress(count, check_line) as on_check:
-        found = selftest(on_check, quick=options.quick, job_count=options.job_count)
+    planned = plan(quick=options.quick)
+    with _progress(planned.check_count, check_line) as on_check:
+        found = selftest(planned, on_check, job_count=options.job_count)
     click.echo(to_json(found) if options.as_json else "\n".join(selftest_lines(found)), nl=not options.as_json)
     return 0 if found.holds else _NOT_ACCEPTED
 

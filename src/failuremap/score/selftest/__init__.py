@@ -1,5 +1,5 @@
 """Trials of the judge itself: candidates that must be accepted, refused, or kept in."""
 
-from failuremap.score.selftest.running import Check, Selftest, selftest, to_json
+from failuremap.score.selftest.running import Check, Plan, Selftest, plan, selftest, to_json
 
-__all__ = ["Check", "Selftest", "selftest", "to_json"]
+__all__ = ["Check", "Plan", "Selftest", "plan", "selftest", "to_json"]

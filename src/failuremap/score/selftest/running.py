@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +18,7 @@ from failuremap.score.judge import judge
 from failuremap.score.limits import Limits
 from failuremap.score.selftest.attacks import attacks
 from failuremap.score.selftest.baselines import baselines
-from failuremap.score.selftest.escapes import ESCAPES, attempt
+from failuremap.score.selftest.escapes import ESCAPES, Escape, attempt
 from failuremap.score.selftest.honest import honest
 from failuremap.score.selftest.mutated import mutated
 from failuremap.score.selftest.trial import Trial
@@ -24,6 +26,7 @@ from failuremap.score.verdict import Verdict
 
 _LIMITS = Limits(cpu_s=2)
 _QUICK_ESCAPES = 10
+_STEPS = (17, 19, 23)
 
 Judge = Callable[[bytes, str], Verdict]
 
@@ -70,50 +73,64 @@ class Selftest(_Part):
         return found
 
 
-def selftest(
-    on_check: Callable[[Check], None] = lambda _: None,
-    *,
-    quick: bool = False,
-    job_count: int = 1,
-    families: Iterable[Mechanism] | None = None,
-    judge_source: Judge | None = None,
-) -> Selftest:
-    """Puts to the judge what it must accept and what it must not, for every family, and tries all escapes.
+class Plan(NamedTuple):
+    """What a selftest tries."""
+
+    trials: list[tuple[Mechanism, Trial]]
+    escapes: list[Escape]
+
+    @property
+    def check_count(self) -> int:
+        """How many checks come of it."""
+        return len(self.trials) + len(self.escapes)
+
+
+def plan(*, quick: bool = False, families: Iterable[Mechanism] | None = None) -> Plan:
+    """Lists the trials of families, and the escapes.
 
     Args:
-        on_check: Gets each check as it comes.
         quick: One trial of each kind a family, another for each, and every tenth escape.
+        families: Those that have code where none are given.
+    """
+    entries = [entry for entry in mechanisms().values() if entry.stages] if families is None else families
+    trials = []
+    for place, entry in enumerate(entries):
+        for kind in (baselines, honest, attacks, mutated):
+            every = list(kind(entry))
+            trials += [(entry, trial) for trial in (_one_of(every, place) if quick else every)]
+    return Plan(trials, list(ESCAPES[:: _QUICK_ESCAPES if quick else 1]))
+
+
+def selftest(
+    planned: Plan,
+    on_check: Callable[[Check], None] = lambda _: None,
+    *,
+    job_count: int = 1,
+    judge_source: Judge | None = None,
+) -> Selftest:
+    """Puts to the judge what it must accept and what it must not, and tries the escapes.
+
+    Args:
+        planned: What to try.
+        on_check: Gets each check as it comes.
         job_count: How many trials at once.
-        families: Which families; those that have code where none are given.
         judge_source: The judge under test: source, slug -> verdict.
     """
-    entries = [entry for entry in mechanisms().values() if entry.stages] if families is None else list(families)
-    trials = list(planned(entries, quick=quick))
-    put = judge_source or _judge
-    level = sound_level()
-    checks = []
+    put, level, checks = judge_source or _judge, sound_level(), []
     with ThreadPoolExecutor(job_count) as pool:
-        tried = pool.map(lambda pair: _tried(pair[0], pair[1], put), trials)
-        escaped = (_escaped(place, level) for place in escapes_planned(quick=quick)) if level else ()
-        for found in (tried, escaped):
-            for check in found:
-                checks.append(check)
-                on_check(check)
+        tried = pool.map(lambda pair: _tried(pair[0], pair[1], put), planned.trials)
+        # one at a time: an escape is known by what it does to this machine
+        escaped = (_escaped(each, level) for each in planned.escapes if level)
+        for check in chain(tried, escaped):
+            checks.append(check)
+            on_check(check)
     return Selftest(checks=tuple(checks), box_level=level)
 
 
-def planned(entries: Iterable[Mechanism], *, quick: bool) -> Iterator[tuple[Mechanism, Trial]]:
-    """Yields the trials of families."""
-    for place, entry in enumerate(entries):
-        for kind in (baselines, honest, attacks, mutated):
-            trials = list(kind(entry))
-            # with steps of a prime, families that follow each other take mutants that are far apart
-            yield from ((entry, trial) for trial in ([trials[place * 7 % len(trials)]] if quick else trials))
-
-
-def escapes_planned(*, quick: bool) -> range:
-    """Returns the places of the escapes that are tried."""
-    return range(0, len(ESCAPES), _QUICK_ESCAPES if quick else 1)
+def _one_of(trials: list[Trial], place: int) -> list[Trial]:
+    """Takes another one for each place, far from that before: with a step that divides no multiple of their number."""
+    step = next(prime for prime in _STEPS if len(trials) % prime)
+    return [trials[place * step % len(trials)]]
 
 
 def _judge(source: bytes, case: str) -> Verdict:
@@ -133,12 +150,12 @@ def _tried(entry: Mechanism, trial: Trial, put: Judge) -> Check:
     )
 
 
-def _escaped(place: int, level: str) -> Check:
-    tried = attempt(ESCAPES[place], level)
+def _escaped(escape: Escape, level: str) -> Check:
+    tried = attempt(escape, level)
     return Check(
         kind="escape",
         family="",
-        name=tried.escape.name,
+        name=escape.name,
         outcome=tried.got_out or tried.reason,
         holds=tried.got_out is None,
     )
