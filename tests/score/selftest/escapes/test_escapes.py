@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
+from failuremap.score.box import Answer
+from failuremap.score.limits import Usage
 from failuremap.score.selftest.escapes import ESCAPES, attempt
 from failuremap.score.selftest.escapes.host import Host
+from failuremap.score.stopped import Stopped
 
 TAKE_SECONDS = {
     "run for ever",
@@ -62,6 +66,49 @@ def test_box_2_keeps_it_in_without_a_cgroup(sound, name):
 )
 def test_without_a_box_it_gets_out_and_is_seen(name, how):
     assert attempt(BY_NAME[name], "none").got_out == how
+
+
+class Planted:
+    """A box that lets something through."""
+
+    pid = 2**22
+
+    def __init__(self, value: object = None, cpu_s: float = 0.0, blamed: bool = False) -> None:
+        self.value, self.blamed, self.usage = value, blamed, Usage(cpu_s, 0.0, 0)
+
+    def call(self, argument: object) -> Answer:
+        if self.blamed:
+            raise Stopped("judge-error", "the judge")
+        return Answer(self.value, argument)
+
+    def call_again(self) -> Answer:
+        return Answer(self.value, None)
+
+    def __enter__(self) -> Planted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Agreeing(list):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("box", "how"),
+    [
+        (Planted(), None),
+        (Planted(Agreeing()), "its answer has behaviour of its own"),
+        (Planted(["OUT"]), "it says so"),
+        (Planted(cpu_s=9.0), "it ran for 9.0 s"),
+        (Planted(blamed=True), "the judge takes the blame"),
+    ],
+)
+def test_what_a_leaking_box_lets_through_is_seen(box, how, monkeypatch):
+    monkeypatch.setattr(sys.modules[attempt.__module__], "open_box", lambda source, limits, level: box)
+
+    assert attempt(ESCAPES[0], "box-3").got_out == how
 
 
 def test_a_secret_in_a_sentence_of_the_box_is_seen():

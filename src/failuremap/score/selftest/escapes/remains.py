@@ -23,7 +23,9 @@ class Remains:
     def note(self, pid: int) -> None:
         """Takes down what belongs to a box, given its innermost process; nothing where that has ended."""
         with contextlib.suppress(OSError):
-            self._session = os.getsid(pid)
+            if (session := os.getsid(pid)) == os.getsid(0):
+                return  # no box shares the judge's session: the number is another process's by now
+            self._session = session
             self._namespace = _namespace(pid)
             self._pids = _family(pid)
 
