@@ -27,12 +27,15 @@ class InProcess:
         self.solve = names["solve"]
 
     def call(self, argument: object) -> Reply:
-        self.held = decode(encode(argument))
-        return self.call_again()
+        return self._answer(decode(encode(argument)))
 
-    def call_again(self) -> Reply:
+    def call_twice(self, argument: object) -> tuple[Reply, Reply]:
+        held = decode(encode(argument))
+        return self._answer(held), self._answer(held)
+
+    def _answer(self, held: Any) -> Reply:
         try:
-            return Reply(decode(encode(self.solve(self.held))), decode(encode(self.held)))
+            return Reply(decode(encode(self.solve(held))), decode(encode(held)))
         except WireError as error:
             raise Stopped("malformed", str(error)) from None
         except Exception as error:

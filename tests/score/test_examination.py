@@ -29,14 +29,13 @@ class Scripted:
         self.replies = list(replies)
 
     def call(self, argument: object) -> Reply:
-        self.argument = argument
-        return self.call_again()
-
-    def call_again(self) -> Reply:
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
-        return reply if isinstance(reply, Reply) else Reply(reply, self.argument)
+        return reply if isinstance(reply, Reply) else Reply(reply, argument)
+
+    def call_twice(self, argument: object) -> tuple[Reply, Reply]:
+        return self.call(argument), self.call(argument)
 
 
 def examined(*replies: Any) -> Examination:

@@ -32,8 +32,8 @@ class Caller(Protocol):
     def call(self, argument: object) -> Reply:
         """Returns what `solve` gives for an argument."""
 
-    def call_again(self) -> Reply:
-        """Returns what `solve` gives for the same object once more."""
+    def call_twice(self, argument: object) -> tuple[Reply, Reply]:
+        """Returns the same, and what `solve` then gives for the same object as that call left it."""
 
 
 class JudgeFault(Exception):
@@ -90,8 +90,7 @@ class Examination:
         return self.seen[first:]
 
     def _look(self, fixture: Fixture, answer: Answer) -> Seen:
-        once = self.caller.call(fixture.given)
-        again = self.caller.call_again()
+        once, again = self.caller.call_twice(fixture.given)
         try:
             right = is_right(once.value, answer)
         except Malformed as form:

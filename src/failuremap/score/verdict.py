@@ -46,7 +46,9 @@ class Counterexample(_Part):
 class Numerics(_Part):
     """How exact the results are: it is not scored."""
 
-    worst_ulps: float | None = Field(description="Largest distance from the exact result rounded once, in units of its last place.")
+    worst_ulps: float | None = Field(
+        description="Largest distance from the exact result rounded once, in units of its last place."
+    )
     order_independent: bool | None = Field(
         description="All results kept every bit where contributions came in another order; null where none was asked."
     )
