@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from html.parser import HTMLParser
+from dataclasses import dataclass
+from functools import cache, partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,33 +54,42 @@ def served(folder: Path) -> Iterator[str]:
         thread.join()
 
 
-class _Links(HTMLParser):
-    """The anchors of a page, and what it links to or loads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.anchors: set[str] = set()
-        self.targets: list[tuple[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if found.get("id"):
-            self.anchors.add(str(found["id"]))
-        for name in ("href", "src", "action", "data-record", "srcset", "poster"):
-            if found.get(name) is not None:
-                self.targets.append((tag, str(found[name])))
+_TAG = re.compile(r"<([a-z]\w*)\b([^>]*)>")
+_ATTRIBUTE = re.compile(r"""([a-z-]+)=(?:"([^"]*)"|'([^']*)')""")
+_LEADS = {"href", "src", "action", "data-record"}
 
 
-def read_links(path: Path) -> _Links:
-    """Reads the anchors and targets of a page."""
-    links = _Links()
-    links.feed(path.read_text(encoding="utf-8"))
-    return links
+@dataclass(frozen=True)
+class Links:
+    """The anchors of a page, and what it links to or loads, each with its tag."""
+
+    anchors: frozenset[str]
+    targets: tuple[tuple[str, str], ...]
+
+
+@cache
+def read_links(path: Path) -> Links:
+    """Reads the anchors and targets of a page; that its HTML is valid is held by the validator."""
+    found = [
+        (tag, name, unescape(double or single))
+        for tag, attributes in _TAG.findall(path.read_text(encoding="utf-8"))
+        for name, double, single in _ATTRIBUTE.findall(attributes)
+        if name == "id" or name in _LEADS
+    ]
+    anchors = frozenset(value for _, name, value in found if name == "id")
+    return Links(anchors, tuple((tag, value) for tag, name, value in found if name != "id"))
 
 
 def pages_of(folder: Path) -> list[Path]:
     """Returns all pages of a built site."""
     return sorted(folder.rglob("*.html"))
+
+
+def aim_of(folder: Path, page: Path, path: str) -> Path:
+    """Returns the file that a path on a page stands for; one with a slash before it is meant from the site's root."""
+    if path.startswith("/"):
+        return (folder / unquote(path).lstrip("/")).resolve()
+    return (page.parent / unquote(path)).resolve() if path else page
 
 
 def broken_links(folder: Path) -> list[str]:
@@ -88,9 +99,9 @@ def broken_links(folder: Path) -> list[str]:
     for path, links in read.items():
         for _, target in links.targets:
             parts = urlsplit(target)
-            if parts.scheme in {"http", "https", "data"}:
+            if parts.netloc or parts.scheme == "data":
                 continue
-            aim = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            aim = aim_of(folder, path, parts.path)
             anchored = not parts.fragment or (aim in read and unquote(parts.fragment) in read[aim].anchors)
             if not aim.is_file() or not anchored:
                 broken.append(f"{path.relative_to(folder)}: {target}")
@@ -105,3 +116,18 @@ def loaded_from_elsewhere(folder: Path) -> list[str]:
         for tag, target in read_links(path).targets
         if urlsplit(target).netloc and tag != "a"
     ]
+
+
+def kinds_of(folder: Path, *, from_disk: bool = True) -> list[str]:
+    """Returns the largest page of each kind: those at the same depth below the same first folder are of one kind.
+
+    Args:
+        folder: The built site.
+        from_disk: Without the page that servers send where there is none.
+    """
+    found: dict[tuple[str, int], Path] = {}
+    for path in sorted(pages_of(folder), key=lambda path: path.stat().st_size):
+        parts = path.relative_to(folder).parts
+        found[parts[0], len(parts)] = path
+    names = [str(path.relative_to(folder)) for path in found.values()]
+    return sorted(name for name in names if not (from_disk and name == "404.html"))

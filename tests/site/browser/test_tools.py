@@ -1,0 +1,191 @@
+"""What the pages' scripts do for a visitor, in a real browser, and that all is there without them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from browsing import kinds_of
+from failuremap.catalogue import Sign, mechanisms
+from failuremap.rules import KNOWN, Layout
+
+NOTHING_WRONG = "Nothing wrong here that this can see: the weights are those of the promised rule."
+
+
+def found(page: Page) -> list[str]:
+    """The addresses of the results, from the site's root."""
+    links = page.locator(".found a")
+    return [
+        re.sub(r".*/((?:mechanism|case)/.*)", r"\1", href) for href in links.evaluate_all("all => all.map(a => a.href)")
+    ]
+
+
+def test_search_is_one_key_away_and_goes_by_the_keyboard_alone(page: Page, disk):
+    page.goto(f"{disk}about/index.html")
+    page.keyboard.press("/")
+    page.keyboard.type("grad norm 8x at 8 GPUs")
+    expect(page.locator(".found a").first).to_have_text(mechanisms()["replicas-summed"].title)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{disk}mechanism/replicas-summed/index.html")
+
+
+def test_results_are_told_to_those_who_do_not_see_them(page: Page, disk):
+    page.goto(f"{disk}index.html")
+    status = page.locator('form[role="search"] [role="status"]')
+    page.fill("#search", "flurbigold xyzzy")
+    expect(status).to_contain_text("Nothing found.")
+    page.fill("#search", "FA-99241")
+
+    expect(status).to_contain_text("1 result")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{disk}case/FM-001-1/index.html")
+
+
+def test_a_slash_that_is_typed_into_a_field_stays_there(page: Page, disk):
+    page.goto(f"{disk}index.html")
+    page.fill("#search", "a")
+    page.keyboard.type("/b")
+
+    assert page.input_value("#search") == "a/b"
+
+
+def test_a_line_of_an_audit_finds_its_record(page: Page, address):
+    page.goto(f"{address}index.html")
+    page.fill("#search", "✗ wrong  A token on rank 1 weighs 3.10 times a token on rank 0.")
+    expect(page.locator(".found a").first).to_be_visible()
+
+    assert found(page)[0] == "mechanism/replica-means-ignore-counts/index.html"
+
+
+def test_the_digest_of_a_case_is_recomputed_in_the_page(page: Page, address):
+    page.goto(f"{address}case/FM-001-3/index.html")
+    button = page.get_by_role("button", name="Recompute it here")
+    digest = button.get_attribute("data-digest")
+    button.click()
+
+    expect(page.locator("button[data-digest] + output")).to_have_text(f"✓ The same: {digest}")
+
+
+def test_negative_control_another_record_has_another_digest(page: Page, address):
+    page.goto(f"{address}case/FM-001-3/index.html")
+    button = page.get_by_role("button", name="Recompute it here")
+    button.evaluate("(button) => { button.dataset.record = button.dataset.record.replace('1-3', '1-2'); }")
+    button.click()
+
+    expect(page.locator("button[data-digest] + output")).to_contain_text("✗ Another: ")
+
+
+def test_from_a_disk_the_reader_chooses_the_record(page: Page, disk, site: Path):
+    page.goto(f"{disk}case/FM-001-3/index.html")
+    assert page.evaluate("isSecureContext && Boolean(crypto.subtle)")
+    button = page.get_by_role("button", name="Recompute it here")
+    button.click()
+    page.set_input_files("input[type=file]", site / "case/FM-001-3.json")
+
+    result = page.locator("button[data-digest] ~ output")
+    expect(result).to_have_text(f"✓ The same: {button.get_attribute('data-digest')}")
+
+
+def answer(page: Page, entry) -> None:
+    """Answers as a job that has the mechanism would."""
+    signs, follows = set(entry.signs[0]), "" if entry.by_signs_alone or not entry.followed else entry.followed[0]
+    page.evaluate("document.getElementById('match').reset()")
+    page.select_option("[name=promise]", "sum" if entry.promised == "sum" else "mean")
+    if follows:
+        short = 4 if Sign.SHORT_WINDOW in signs else 2 if Sign.LONG_WINDOW in signs else ""
+        over_ranks = Sign.SINGLE_RANK in entry.never and Sign.SINGLE_MICRO_BATCH not in entry.never
+        counts = [[3], [5]] if over_ranks and not short else [[1, 2, 3], [5, 6, 7]]
+        layout = Layout.grid(
+            {(r, m): n for r, row in enumerate(counts) for m, n in enumerate(row)}, full_window=short or None
+        )
+        type_numbers(page, counts, [float(weight) for weight in KNOWN[follows].coefficients(layout)], str(short))
+    for sign in signs:
+        page.check(f'[name=sign][value="{sign}"]')
+    page.evaluate("document.getElementById('match').dispatchEvent(new Event('input'))")
+
+
+def type_numbers(
+    page: Page, counts: list[list[int]], weights: list[float], full: str = "", kind: str = "coefficient"
+) -> None:
+    """Types a layout and its weights in."""
+    page.fill("[name=ranks]", str(len(counts)))
+    page.fill("[name=window]", str(len(counts[0])))
+    page.fill("[name=full]", full)
+    page.select_option("[name=kind]", kind)
+    page.evaluate(
+        """([counts, weights]) => {
+          const fill = (kind, values) => document.querySelectorAll(`[data-${kind}]`)
+            .forEach((input, place) => { input.value = values[place]; });
+          fill("count", counts.flat());
+          fill("weight", weights);
+        }""",
+        [counts, weights],
+    )
+
+
+def matched(page: Page) -> list[str]:
+    """The slugs that the page answers with."""
+    links = page.locator("#answer a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    return [re.sub(r".*/mechanism/([^/]+)/.*", r"\1", href) for href in links]
+
+
+def test_answers_lead_to_every_mechanism_that_leaves_signs(page: Page, disk, content):
+    page.goto(f"{disk}symptom/index.html")
+    entries = [mechanisms()[slug] for slug in content.families]
+    missed = {}
+    for entry in (one for one in entries if one.followed or one.by_signs_alone):
+        answer(page, entry)
+        if entry.slug not in matched(page):
+            missed[entry.slug] = matched(page)
+
+    assert missed == {}
+
+
+def test_the_answers_of_a_right_job_lead_to_nothing(page: Page, disk):
+    page.goto(f"{disk}symptom/index.html")
+    page.check('[value="ddp-present"]')
+    type_numbers(page, [[3], [5]], [1, 1], kind="share")
+    page.fill("[name=ranks]", "2")
+
+    expect(page.locator("#answer")).to_have_text(NOTHING_WRONG)
+
+
+def test_a_ratio_alone_names_what_may_be_and_says_with_which_total(page: Page, disk):
+    page.goto(f"{disk}symptom/index.html")
+    type_numbers(page, [[2], [5]], [2.5, 1], kind="ratio")
+    page.fill("[name=ranks]", "2")
+
+    assert "replica-means-ignore-counts" in matched(page)
+    expect(page.locator("#answer")).to_contain_text("if all weights together are 1;")
+
+
+def test_every_page_is_all_there_without_scripts(chromium: Browser, disk, site):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for kind in kinds_of(site):
+        page.goto(f"{disk}{kind}")
+        assert page.locator("main").inner_text().strip(), kind
+        assert page.locator("button:visible").count() == 0, kind
+    page.fill("#search", "anything")
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{disk}mechanism/index.html?q=anything")
+    assert page.locator("main a").count() >= 49
+    page.goto(f"{disk}symptom/index.html")
+    page.locator("summary", has_text="the update holds nan or inf").click()
+    assert page.get_by_role("link", name=mechanisms()["zero-total"].title).first.is_visible()
+    context.close()
+
+
+def test_the_index_and_the_tables_are_what_the_site_says_they_are(site: Path):
+    index = json.loads((site / "assets/search-index.js").read_text().removeprefix("failuremapIndex = ").rstrip(";\n"))
+
+    assert all((site / path).is_file() for _, path, *_ in index["pages"])
+    assert all((site / path).is_file() for path in index["ids"].values())
