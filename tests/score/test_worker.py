@@ -66,6 +66,13 @@ def test_an_input_that_was_changed_before_and_not_since_is_told_once(worker):
     assert worker.ask("n3", "again") == ["n3", "value", 1, None]
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (1, 1.0), (0.0, -0.0), ([1], (1,))])
+def test_a_change_to_what_python_calls_equal_is_told(worker, before, after):
+    worker.load(f"def solve(rows):\n    rows[0] = {after!r}\n    return 1")
+
+    assert worker.ask("n2", "call", encode([before])) == ["n2", "value", 1, encode([after])]
+
+
 def test_what_a_candidate_prints_is_no_answer(worker):
     worker.load("import sys\ndef solve(rows):\n    print('[1]'); sys.stderr.write('x')\n    return 1")
 

@@ -24,7 +24,6 @@ from typing import Any
 
 from failuremap.score.wire import WireError, decode, encode, read_line, write_line
 
-ONE_ARGUMENT = 1
 _VARARGS = 0x04
 _ANSWERS = 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
@@ -73,14 +72,14 @@ def _serve(solve: Any, requests: Any) -> None:
     while line := requests.readline():
         number, verb, *tree = read_line(line)
         if verb == "call":
-            held, told = decode(tree[0]), tree[0]
+            held, told = decode(tree[0]), write_line(tree[0])
         try:
             value, after = _call(solve, held)
         except _Stop as stop:
             _send([number, "stop", stop.code, stop.detail])
             continue
-        _send([number, "value", value, None if after == told else after])
-        told = after
+        before, told = told, write_line(after)  # as text: True and 1 are equal
+        _send([number, "value", value, None if told == before else after])
 
 
 def _call(solve: Any, held: Any) -> tuple[Any, Any]:
@@ -123,7 +122,7 @@ def _check_arguments(solve: Any) -> None:
         return
     required = code.co_argcount - len(solve.__defaults__ or ())
     most = code.co_argcount if not code.co_flags & _VARARGS else sys.maxsize
-    if not required <= ONE_ARGUMENT <= most or code.co_kwonlyargcount > len(solve.__kwdefaults__ or ()):
+    if not required <= 1 <= most or code.co_kwonlyargcount > len(solve.__kwdefaults__ or ()):
         raise _Stop("arity", code.co_argcount)
 
 
