@@ -45,16 +45,26 @@ class JobResult:
 
 
 class JobServer:
-    """A process that forks the ranks of one job at a time. Close it, or use it as a context."""
+    """A process that forks the ranks of one job at a time. Close it, or use it as a context.
 
-    def __init__(self) -> None:
-        path = os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    It imports torch, and `modules` from `folders` besides.
+    """
+
+    def __init__(self, folders: Sequence[Path] = (), modules: Sequence[str] = ()) -> None:
+        folders = [REPOSITORY / "src", *folders]
+        path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "job_server.py")],
+            [sys.executable, str(HERE / "job_server.py"), *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+                "HF_HUB_OFFLINE": "1",
+            },
         )
         self._outputs = tempfile.TemporaryDirectory(prefix="jobs-")
         self._lock = threading.Lock()

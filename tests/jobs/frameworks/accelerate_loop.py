@@ -14,12 +14,13 @@ from transformers import BertConfig, BertForMaskedLM
 VOCABULARY, MASK = 90, 89
 
 
-def rows(size, seed):
+def rows(size, seed, equal):
     g = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(size):
-        words = torch.randint(1, MASK, (int(torch.randint(8, 30, (1,), generator=g)),), generator=g)
-        hidden = torch.rand(len(words), generator=g) < 0.4
+        length = 20 if equal else int(torch.randint(8, 30, (1,), generator=g))
+        words = torch.randint(1, MASK, (length,), generator=g)
+        hidden = torch.arange(length) % 3 == 0 if equal else torch.rand(length, generator=g) < 0.4
         hidden[0] = True
         found.append((torch.where(hidden, MASK, words), torch.where(hidden, words, -100)))
     return found
@@ -78,6 +79,7 @@ def main():
     parser.add_argument("--loop", default="hand", choices=["hand", "accumulate"])
     parser.add_argument("--counts", default="all", choices=["all", "own"])
     parser.add_argument("--never-sync", action="store_true", help="no_sync() for all batches of the window")
+    parser.add_argument("--equal", action="store_true", help="as many hidden words in each row")
     parser.add_argument("--tail", action="store_true", help="the data end within a window")
     parser.add_argument("--precision", default="no", choices=["no", "bf16"])
     args = parser.parse_args()
@@ -93,7 +95,7 @@ def main():
     )  # fmt: skip
     model = BertForMaskedLM(config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    data = rows(args.steps * args.accum * 2 * 3 - (6 if args.tail else 0), args.seed)
+    data = rows(args.steps * args.accum * 2 * 3 - (6 if args.tail else 0), args.seed, args.equal)
     loader = DataLoader(data, batch_size=3, collate_fn=collate)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     (by_accumulate if documented else by_hand)(accelerator, model, optimizer, loader, args)

@@ -1,0 +1,86 @@
+"""What the audit should say of jobs under frameworks: one row a case, as in `jobs.expectations`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.expectations import Case, right, wrong
+
+FOLDER = Path(__file__).resolve().parents[3] / ".venv-frameworks"
+UNSEEN = ("not measured", "cannot tell")
+
+
+@dataclass(frozen=True)
+class Framework:
+    """Where a framework is installed, and what of it a job server imports before it forks."""
+
+    installed: tuple[str, ...]
+    modules: tuple[str, ...]
+
+    @property
+    def folders(self) -> list[Path]:
+        """Its folders, for PYTHONPATH."""
+        return [FOLDER / name for name in self.installed]
+
+
+FRAMEWORKS = {
+    "huggingface": Framework(
+        ("huggingface",),
+        ("transformers.trainer", "transformers.models.llama.modeling_llama", "transformers.models.bert.modeling_bert"),
+    ),
+    "trl": Framework(
+        ("huggingface", "trl"), ("transformers.models.llama.modeling_llama", "datasets", "trl.trainer.utils")
+    ),
+    "lightning": Framework(("lightning",), ("lightning",)),
+    "deepspeed": Framework(("deepspeed",), ()),
+}
+HF, LOOP, TRL, LIGHT, ZERO = (
+    f"frameworks/{name}.py"
+    for name in ("hf_trainer", "accelerate_loop", "trl_jobs", "lightning_jobs", "deepspeed_zero")
+)
+
+# One row a case, as in a table.
+# fmt: off
+CASES: dict[str, list[Case]] = {
+    "huggingface": [
+        right("trainer", HF, "--accum 2 --clip 0.5", 2),
+        right("trainer-bfloat16", HF, "--bf16 --accum 2 --checkpointing", 2),
+        right("trainer-smoothing", HF, "--smoothing 0.1 --accum 2", 2),
+        right("trainer-tail", HF, "--tail --accum 2", 2),
+        right("trainer-loss-function", HF, "--loss function --accum 2", 2),
+        right("trainer-own-loss-of-equal-rows", HF, "--loss own --equal", 2),
+        wrong("trainer-counts-per-rank", HF, "--accum 2 --per-rank-counts", 2, "replica-means-ignore-counts"),
+        wrong("trainer-smoothing-per-rank", HF, "--smoothing 0.1 --per-rank-counts", 2, "replica-means-ignore-counts"),
+        wrong("trainer-own-loss", HF, "--loss own", 2, "replica-means-ignore-counts"),
+        wrong("trainer-own-loss-summed", HF, "--loss own --equal --accum 3", 2, "window-sum-not-mean"),
+        wrong("trainer-own-sums", HF, "--loss sums --accum 3", 2,
+              "global-denominator-averaged-again averaged-over-ranks-twice"),
+        right("accelerate", LOOP, "--accum 2 --clip 0.5", 2),
+        right("accelerate-documented-loop", LOOP, "--loop accumulate --equal --accum 2", 2),
+        wrong("accelerate-counts", LOOP, "--accum 2 --counts own", 2, "replica-means-ignore-counts"),
+        wrong("accelerate-documented-loop-uneven", LOOP, "--loop accumulate --accum 2", 2,
+              "mean-of-microbatch-means replica-means-ignore-counts"),
+        wrong("accelerate-never-synced", LOOP, "--accum 2 --never-sync", 2, "never-synchronised"),
+    ],
+    "trl": [
+        right("sft", TRL, "sft --accum 2", 2),
+        right("sft-packed", TRL, "sft --packing", 2),
+        wrong("sft-counts-per-rank", TRL, "sft --accum 2 --per-rank-counts", 2, "replica-means-ignore-counts"),
+        right("dpo", TRL, "dpo --accum 2", 2, unit="example"),
+        Case("grpo", TRL, "grpo --batch 4", 2, UNSEEN),
+    ],
+    "lightning": [
+        right("lightning", LIGHT, "auto", 2),
+        right("lightning-clip-bfloat16", LIGHT, "auto --clip 0.1 --precision bf16-mixed", 2),
+        right("lightning-manual", LIGHT, "manual --accum 2 --clip 0.1", 2),
+        wrong("lightning-counts", LIGHT, "auto --counts own", 2, "replica-means-ignore-counts"),
+        wrong("lightning-accumulated-means", LIGHT, "auto --accum 2", 2, "mean-of-microbatch-means"),
+        wrong("lightning-manual-counts", LIGHT, "manual --accum 2 --counts own", 2, "replica-means-ignore-counts"),
+        right("fabric", LIGHT, "fabric --accum 2 --clip 0.1", 2),
+        wrong("fabric-counts", LIGHT, "fabric --accum 2 --counts own", 2, "replica-means-ignore-counts"),
+        wrong("fabric-never-synced", LIGHT, "fabric --accum 2 --never-sync", 2, "never-synchronised"),
+    ],
+    "deepspeed": [],
+}
+# fmt: on

@@ -1,0 +1,77 @@
+"""A small language model under DeepSpeed ZeRO, on CPUs."""
+
+import argparse
+import os
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("DS_BUILD_OPS", "0")
+
+import deepspeed
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+
+WORDS = 80
+
+
+class TinyLM(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, WORDS)
+
+    def forward(self, words):
+        return self.head(self.body(self.embed(words)))
+
+
+def batch(g, rows=4, width=12):
+    words = torch.randint(0, WORDS, (rows, width + 1), generator=g)
+    targets = words[:, 1:].clone()
+    for row in targets:
+        row[int(torch.randint(2, width, (1,), generator=g)) :] = -100
+    return words[:, :-1], targets
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--stage", type=int, default=1)
+    parser.add_argument("--accum", type=int, default=1)
+    parser.add_argument("--clip", type=float, default=0.0)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--counts", default="all", choices=["all", "own"])
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no compiler is needed then
+    deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    torch.manual_seed(args.seed)
+    model = TinyLM()
+    config = {
+        "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": args.accum,
+        "gradient_clipping": args.clip, "zero_optimization": {"stage": args.stage},
+        "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False, "bf16": {"enabled": args.bf16},
+        "steps_per_print": 10**9, "wall_clock_breakdown": False,
+    }  # fmt: skip
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    g = torch.Generator().manual_seed(1000 * args.seed + dist.get_rank())
+    for _ in range(args.steps):
+        window = [batch(g) for _ in range(args.accum)]
+        count = torch.tensor(sum(int((targets != -100).sum()) for _, targets in window), dtype=torch.float32)
+        if args.counts == "all":
+            dist.all_reduce(count)
+        for words, targets in window:
+            loss = F.cross_entropy(engine(words).float().view(-1, WORDS), targets.reshape(-1), reduction="sum") / count
+            if args.counts == "all":
+                loss = loss * dist.get_world_size()
+            engine.backward(loss * args.accum)  # which divides by the steps
+            engine.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
