@@ -19,7 +19,7 @@ SOURCE = Path(failuremap.__file__).parent
 # The box needs nothing that is installed: only our own files, without those that import more.
 ALONE = """
 import sys, types
-for name in ("failuremap", "failuremap.score"):
+for name in ("failuremap", "failuremap.score", "failuremap.score.selftest"):
     package = sys.modules[name] = types.ModuleType(name)
     package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
 import os
@@ -38,6 +38,14 @@ for source in sys.argv[2:]:
             print(box.call(None).value)
     except Stopped as stopped:
         print(stopped.reason)
+"""
+ESCAPING = """
+from failuremap.score.selftest.escapes import ESCAPES, attempt
+attempts = [attempt(each, "box-2") for each in ESCAPES if each.name not in sys.argv[2:]]
+print(len(attempts) > 90)
+for each in attempts:
+    if each.got_out:
+        print(each.escape.name, each.got_out)
 """
 NOWHERE = """
 os.setgid(61234)
@@ -98,6 +106,11 @@ def test_an_ordinary_users_candidate_is_kept_in(sound, folder):
     ]
 
     assert run_as_user(folder, IMPRISONED, *sources) == ["the candidate raised PermissionError"] * len(sources)
+
+
+@pytest.mark.slow
+def test_no_escape_works_for_an_ordinary_users_candidate(sound, folder):
+    assert run_as_user(folder, ESCAPING, "run for ever", "run for ever in C", "print without end") == ["True"]
 
 
 def test_an_interpreter_in_anothers_folder_is_told_in_one_sentence(sound, folder):

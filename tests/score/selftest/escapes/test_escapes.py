@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
-from failuremap.score.box import Answer
+from failuremap.score.box import Answer, syscalls
 from failuremap.score.limits import Usage
 from failuremap.score.selftest.escapes import ESCAPES, attempt
 from failuremap.score.selftest.escapes.host import Host
@@ -36,6 +37,14 @@ def test_a_sound_box_keeps_it_in(sound, name):
 def test_there_are_more_than_a_hundred_and_no_two_are_the_same():
     assert len(ESCAPES) >= 100
     assert len(BY_NAME) == len({each.source for each in ESCAPES}) == len(ESCAPES)
+
+
+def test_the_page_on_the_box_counts_them_right():
+    page = (Path(__file__).parents[4] / "docs" / "box.md").read_text(encoding="utf-8")
+
+    assert f"{len(ESCAPES)} candidates try to get out" in page
+    assert f"of the {sum(each.tried_without_box for each in ESCAPES)} that can be tried" in page
+    assert f"allows {len(syscalls.ALLOWED.split())} calls" in page
 
 
 def test_those_that_take_seconds_are_named_as_they_are():
