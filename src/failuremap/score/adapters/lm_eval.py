@@ -106,7 +106,7 @@ def clustered_error(items: Iterable[tuple[float, str]]) -> float:
 
     Example:
         >>> round(clustered_error([(1.0, "a"), (0.0, "b"), (0.0, "b"), (1.0, "c"), (math.nan, "c")]), 4)
-        0.433
+        0.375
     """
     counted = [(value, group) for value, group in items if not math.isnan(value)]
     if not counted:
