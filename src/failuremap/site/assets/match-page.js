@@ -27,19 +27,21 @@
       element("th", `rank ${rank}`, { scope: "row" }),
       ...Array.from({ length: window }, (_, batch) => element("td", ["count", "weight"].map((kind) => {
         const label = `${kind} of rank ${rank}, micro-batch ${batch}`;
-        const input = element("input", [], { type: "number", min: kind === "count" ? "0" : "", step: "any",
-          placeholder: kind, "aria-label": label, [`data-${kind}`]: "" });
+        const input = element("input", [], { type: "number", step: "any", "aria-label": label, [`data-${kind}`]: "" });
+        if (kind === "count") input.min = "0";
         input.value = typed.get(label) ?? "";
-        return input;
+        return element("label", [kind, input]);
       }))),
     ]));
+    const heads = Array.from({ length: window }, (_, batch) => element("th", `micro-batch ${batch}`, { scope: "col" }));
+    form.querySelector("thead tr").replaceChildren(element("td", []), ...heads);
     form.querySelector("tbody").replaceChildren(...rows);
   }
 
   /** The layout and the weights that were typed in, or null while some are missing. */
   function measurements() {
     const [counts, weights] = ["count", "weight"].map((kind) => cells(kind).map((input) => input.value));
-    if ([...counts, ...weights].includes("")) return null;
+    if ([...counts, ...weights].includes("") || counts.some((count) => count < 0)) return null;
     const window = form.querySelectorAll("tbody tr:first-child td").length;
     const rows = Array.from({ length: counts.length / window }, (_, rank) =>
       counts.slice(rank * window, (rank + 1) * window).map(Number));

@@ -5,6 +5,7 @@
   const root = new URL("..", document.currentScript.src);
   const field = document.getElementById("search");
   const form = field.form;
+  const panel = document.createElement("div");
   const list = document.createElement("ul");
   const status = document.createElement("p");
   let loading = null;
@@ -83,11 +84,13 @@
     field.select();
   }
 
+  panel.className = "results";
   list.className = "found";
   list.setAttribute("aria-label", "Search results");
   status.className = "found-status";
   status.setAttribute("role", "status");
-  form.append(status, list);
+  panel.append(status, list);
+  form.append(panel);
   form.addEventListener("submit", open);
   form.addEventListener("keydown", walk);
   field.addEventListener("focus", load);
