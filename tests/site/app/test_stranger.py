@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -23,6 +24,7 @@ from served import Server, Visitor
 LINK = re.compile(rb"(?:href|src|action)=[\"']([^\"'#]+)|<loc>([^<]+)<|url\(([^)]+)\)")
 SHARED_LINE = 40
 """A line of the repair that is shorter may stand in the open scripts as well."""
+FIRST_WORDS = 6
 OTHERS = """
     sitemap.xml feed.atom modified.csv all.zip search.json index.json SHA256SUMS robots.txt .git/config site.sqlite3
     site.sqlite3-wal assets/ case/ mechanism/?tier=member ?tier=member account candidates/1 health api/openapi.json
@@ -54,7 +56,7 @@ def secrets_of(case: Case) -> set[str]:
 
 
 def names_of_the_sealed(slugs: Iterable[str]) -> set[str]:
-    """Return ids and slugs of the mechanisms that are held back."""
+    """Return slugs and numbers of the mechanisms that are held back."""
     sealed = [entry for slug in slugs if split_of((entry := mechanisms()[slug]).group) == "held-back"]
     return {entry.slug for entry in sealed} | {f"FM-{entry.number:03d}" for entry in sealed}
 
@@ -115,10 +117,50 @@ def guesses(slugs: Iterable[str]) -> list[str]:
     return named + [f"{prefix}/{one}" for prefix in ("", "/member") for one in OTHERS]
 
 
+def named(fetched: dict[str, bytes], names: Iterable[str]) -> set[tuple[str, str]]:
+    """Return which name stands at which address; one that the address itself has was told by who asked."""
+    told = ((path, name) for path in fetched for name in names if name not in path)
+    return {(path, name) for path, name in told if name.encode() in fetched[path]}
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text: what is left of it however it is indented, quoted or broken into lines."""
+    return re.findall(r"\w+", text)
+
+
+def runs(words: list[str], length: int) -> set[tuple[str, ...]]:
+    """Return the runs of so many words in a text."""
+    return set(zip(*(words[start:] for start in range(length)), strict=False))
+
+
 def leaks(fetched: dict[str, bytes], secrets: Iterable[str]) -> set[tuple[str, str]]:
-    """Return which secret stands at which address; one that the address itself names was told by who asked."""
-    texts = {path: readable(content) for path, content in fetched.items()}
-    return {(path, one) for one in secrets for path, text in texts.items() if one in text and one not in path}
+    """Return which secret stands at which address; one that the address itself names was told by who asked.
+
+    A secret is first looked up by its first words: texts and secrets are too many to compare each with each.
+    """
+    known: dict[int, dict[tuple[str, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for secret in secrets:
+        start = tuple(words_of(secret)[:FIRST_WORDS])
+        known[len(start)][start].append(secret)
+    addresses: dict[bytes, list[str]] = defaultdict(list)
+    for path, content in fetched.items():
+        addresses[content].append(path)
+    return {
+        (path, secret)
+        for content, paths in addresses.items()
+        for secret in secrets_in(words_of(readable(content)), known)
+        for path in paths
+        if secret not in path
+    }
+
+
+def secrets_in(words: list[str], known: dict[int, dict[tuple[str, ...], list[str]]]) -> Iterator[str]:
+    """Yield the secrets that stand in a text, given by its words."""
+    begun = [
+        one for length, starts in known.items() for run in runs(words, length) & starts.keys() for one in starts[run]
+    ]
+    text = f" {' '.join(words)} " if begun else ""
+    yield from (secret for secret in begun if f" {' '.join(words_of(secret))} " in text)
 
 
 def all_addresses(slugs: Iterable[str]) -> list[str]:
@@ -135,7 +177,7 @@ def check(server: Server, slugs: Iterable[str]) -> int:
     fetched = crawl(server.visitor(), all_addresses(slugs))
 
     assert leaks(fetched, secrets) == set()
-    assert leaks(fetched, names_of_the_sealed(slugs)) == set()
+    assert named(fetched, names_of_the_sealed(slugs)) == set()
     return len(fetched)
 
 
@@ -162,13 +204,19 @@ def test_a_member_finds_nothing_that_is_sealed(server, ada):
 
     assert slugs
     assert leaks(fetched, secrets) == set()
-    assert leaks(fetched, names_of_the_sealed(slugs)) == set()
+    assert named(fetched, names_of_the_sealed(slugs)) == set()
 
 
 def test_what_is_sealed_is_known_by_its_contract_alone(server):
     (case,) = released_cases(["FM-033-1"])
 
     assert contract_id(case) in server.visitor().get("/api/contracts").text
+
+
+def test_a_planted_name_is_found():
+    fetched = {"/x": b"see late-division", "/mechanism/late-division/": b"late-division is unknown"}
+
+    assert named(fetched, ["late-division"]) == {("/x", "late-division")}
 
 
 @pytest.mark.parametrize("where", ["{}", "<p>{}</p>", '{{"a": "{}"}}'])
