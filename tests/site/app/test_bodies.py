@@ -64,16 +64,9 @@ def test_a_body_that_does_not_come_ends_its_connection(server, connection):
 
 def test_a_body_that_comes_byte_by_byte_has_no_more_time(server, connection):
     connection.sendall(head(server, "Content-Length: 100000\r\n"))
-    connection.settimeout(0.05)
-    answer, until = b"", time.monotonic() + 30
-    while not answer and time.monotonic() < until:
-        connection.sendall(b"x")
-        try:
-            answer = connection.recv(65536)
-        except TimeoutError:
-            continue
 
-    assert answer.startswith(b"HTTP/1.1 408 ")
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        drip(connection, 30)
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
@@ -136,7 +129,7 @@ def test_a_file_is_taken_as_it_is_and_one_that_is_no_text_is_refused(grace):
         ("", b"\x00" * 1000),
     ],
 )
-@pytest.mark.parametrize("path", ["/sign-in", "/candidates", "/api/member/candidates", "/join/x", "/passkeys"])
+@pytest.mark.parametrize("path", ["/sign-in", "/candidates", "/api/member/candidates", "/passkeys"])
 def test_a_body_that_makes_no_sense_is_the_senders_fault(grace, path, kind, body):
     answer = grace.post(path, content=body, headers={"Content-Type": kind})
 

@@ -195,6 +195,7 @@ def test_a_member_finds_it(server, ada):
     assert {path for path, _ in found} == set(paths)
 
 
+@pytest.mark.slow
 def test_a_member_finds_nothing_that_is_sealed(server, ada):
     slugs = [slug for slug in server.only if split_of(mechanisms()[slug].group) == "held-back"]
     shown = set().union(*(secrets_of(case) for case in released_cases(set(server.only) - set(slugs))))
