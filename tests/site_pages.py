@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html.parser import HTMLParser
 
-_VOID = frozenset("area base br col embed hr img input link meta source track wbr circle line path rect".split())
+# What has no end tag, and what may do without.
+_VOID = frozenset(
+    "area base br col embed hr img input link meta source track wbr circle line path rect td th tr".split()
+)
 
 
 class Page(HTMLParser):

@@ -68,6 +68,11 @@ class Record:
         sources = [getattr(self.first.implementations, one).source for one in (before, stage)]
         return difference(*sources)
 
+    @property
+    def harness(self) -> Markup:
+        """The source of what a candidate is held to, where the tier may read it."""
+        return highlighted(self.first.harness.source) if self.first.harness else Markup()
+
     @cached_property
     def audit(self) -> Verdict | None:
         """What an audit said of the mechanism's training script."""

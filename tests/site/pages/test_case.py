@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from catalogue.exchange.making import all_cases
 from failuremap.catalogue.exchange.bundle import read_bundle
 from failuremap.catalogue.records import case_from_json
 from failuremap.site import addresses
+from failuremap.site.content import content_of
 from failuremap.site.frame import Frame
 from failuremap.site.pages import case as case_pages
 from site_pages import Page
@@ -42,6 +44,14 @@ def test_the_record_beside_it_is_the_published_one(made, content):
 
 def test_the_bundle_beside_it_is_whole(made):
     assert read_bundle(made["case/FM-001-3.zip"], "FM-001-3.zip").id == "FM-001-3"
+
+
+def test_a_member_reads_the_harness_there():
+    content = content_of(all_cases(), "member")
+    page = Page(dict(case_pages.pages(Frame(content)))[addresses.case_page("FM-001-1")])
+
+    assert "harness" in page.ids
+    assert " ".join(content.cases[0].harness.source.split()) in page.text
 
 
 @pytest.mark.parametrize(
