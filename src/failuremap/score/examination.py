@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,16 +72,21 @@ class Examination:
     seen: list[Seen] = field(default_factory=list)
     failed_at: Fixture | None = None
 
-    def put(self, fixtures: Sequence[Fixture]) -> list[Seen]:
+    def put(self, fixtures: Sequence[Fixture], answers: Iterable[Answer] | None = None) -> list[Seen]:
         """Puts fixtures to the candidate, and returns what came of them.
+
+        Args:
+            fixtures: The inputs.
+            answers: What is right for each; asked of the oracle one by one where it is not given.
 
         Raises:
             Stopped: There was no answer, or one of the wrong form.
             JudgeFault: The oracle could not tell what is right.
         """
         first = len(self.seen)
-        for fixture in fixtures:
-            answer = right_answer(self.entry, fixture)
+        if answers is None:
+            answers = (right_answer(self.entry, fixture) for fixture in fixtures)
+        for fixture, answer in zip(fixtures, answers, strict=True):
             try:
                 self.seen.append(self._look(fixture, answer))
             except Stopped as stopped:

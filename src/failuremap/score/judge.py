@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from failuremap.errors import InvalidArgument
 from failuremap.score import sentences
 from failuremap.score.box import Box, open_box
 from failuremap.score.candidate import read_candidate
-from failuremap.score.examination import Examination, JudgeFault, Seen, numerics
+from failuremap.score.examination import Examination, JudgeFault, Seen, numerics, right_answer
 from failuremap.score.fixtures import GENERATOR_VERSION, Fixture, clauses_of, held_back, public
 from failuremap.score.limits import Limits
+from failuremap.score.oracle import Answer
 from failuremap.score.shrink import counterexample
 from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Counterexample, Counts, Outcome, Resources, Verdict
@@ -84,9 +86,10 @@ class _Trial:
         try:
             candidate = read_candidate(source, limits)
             self.sha256 = hashlib.sha256(candidate).hexdigest()
-            self._draw()
-            with _opened(candidate, limits, trust_candidate) as box:
-                self._examine(box)
+            with ThreadPoolExecutor(1) as beside:
+                answers = beside.submit(self._prepare)  # while the box starts
+                with _opened(candidate, limits, trust_candidate) as box:
+                    self._examine(box, answers.result())
         except Stopped as stopped:
             return stopped.outcome, stopped.reason
         except JudgeFault as fault:
@@ -97,22 +100,23 @@ class _Trial:
         leaves_traces = not all(seen.pure for seen in self.seen[: len(self.open_ones)])
         return "wrong", sentences.wrong(self.clauses, self.shown, leaves_traces=leaves_traces)
 
-    def _draw(self) -> None:
+    def _prepare(self) -> list[Answer]:
+        """Draws the fixtures, and returns what is right for each."""
         try:
             self.open_ones = public(self.entry, self.variants)
             self.drawn_ones = held_back(self.entry, self.case, self.key, self.sha256)
         except Exception as error:
             raise JudgeFault(f"{type(error).__name__} while the fixtures of {self.entry.slug} were drawn") from error
+        return [right_answer(self.entry, fixture) for fixture in (*self.open_ones, *self.drawn_ones)]
 
-    def _examine(self, box: Box) -> None:
+    def _examine(self, box: Box, answers: list[Answer]) -> None:
         self.level = box.level
+        fixtures = [*self.open_ones, *self.drawn_ones]
         examination = Examination(self.entry, box, self.seen)
         try:
-            examination.put(self.open_ones)
-            examination.put(self.drawn_ones)
+            examination.put(fixtures, answers)
         finally:
-            unseen = [*self.open_ones, *self.drawn_ones][len(self.seen) :]
-            self.clauses = examination.clauses(unseen)
+            self.clauses = examination.clauses(fixtures[len(self.seen) :])
             used = box.usage
             self.usage = Resources(cpu_s=used.cpu_s, wall_s=used.wall_s, memory_bytes=used.memory_bytes)
         wrong = [seen for seen in self.seen[: len(self.open_ones)] if not seen.right]
