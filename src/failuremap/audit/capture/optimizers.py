@@ -139,26 +139,23 @@ class Lengths:
     """The length of the whole update, by which clipping written by hand is known."""
 
     def __init__(self) -> None:
-        self._by_parts: dict[tuple[int, ...], list[Tensor]] = {}
+        self._squares: dict[tuple[int, ...], list[Tensor]] = {}
         self._known = True
 
     def add(self, gradient: Tensor, layout: Layout | None) -> None:
-        """Takes in this rank's part of one gradient."""
+        """Takes in this rank's part of one gradient, best while it is still in the cache."""
         self._known &= not gradient.is_sparse and (layout is None or layout.disjoint)
-        self._by_parts.setdefault(() if layout is None else layout.parts, []).append(gradient)
+        if self._known:
+            self._squares.setdefault(() if layout is None else layout.parts, []).append(_square(gradient.reshape(-1)))
 
     def fields(self) -> dict[str, Any]:
         """The length; where shards are on other ranks, too, the lengths of what is here, and which ranks these are."""
-        if not self._known or not self._by_parts:
+        if not self._known or not self._squares:
             return {"norm": None}
-        found = {parts: _length(gradients) for parts, gradients in self._by_parts.items()}
+        found = {parts: torch.stack(squares).sum().sqrt().item() for parts, squares in self._squares.items()}
         if list(found) == [()]:
             return {"norm": found[()]}
         return {"norm": None, "norms": [{"parts": as_runs(parts), "norm": norm} for parts, norm in found.items()]}
-
-
-def _length(gradients: list[Tensor]) -> float:
-    return torch.stack([_square(gradient.reshape(-1)) for gradient in gradients]).sum().sqrt().item()
 
 
 def _square(flat: Tensor) -> Tensor:
