@@ -12,6 +12,8 @@ import pytest
 import failuremap.catalogue.live
 from audit.harness import JobServer
 from failuremap.catalogue import mechanisms
+from failuremap.site.audits import recorded_audit
+from failuremap.site.search import normal
 
 pytestmark = pytest.mark.torch
 
@@ -59,6 +61,9 @@ def test_the_audit_names_the_mechanism(job_server: JobServer, tmp_path: Path, sl
     else:
         assert seen.outcome == "wrong", seen
         assert slug in seen.slugs, seen
+    recorded = recorded_audit(slug)
+    assert recorded is not None, f"record it: python -m failuremap.site.audits {slug}"
+    assert (recorded.outcome, normal(recorded.sentence)) == (seen.outcome, normal(seen.sentence))
 
 
 @pytest.mark.parametrize("slug", FILES)
