@@ -5,13 +5,13 @@ Legend: K contributions (classes of equal ones count once in a fit), R ranks, P 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.fit import EPSILON, Cluster, Fit, Products, fit, tolerance
+from failuremap.audit.alike import alike, classes_of
+from failuremap.audit.fit import Cluster, Fit, Products, fit, tolerance
 from failuremap.audit.hypotheses import MOST_SOLVED, Explainer
 from failuremap.audit.previous import laid_out_like
 from failuremap.audit.shard_fit import explained_by_shard
@@ -80,9 +80,9 @@ def nonfinite(step: Step) -> tuple[list[int], list[int]]:
 
 def observe(step: Step, previous: Step | None) -> Fitted:
     """Fits every distinct update of a step; all its vectors are finite."""
-    classes = _classes(step)
+    classes = classes_of(step)
     contributions = step.contributions_KL[[members[0] for members in classes]]
-    groups = _alike(step)
+    groups = alike(step)
     if len(classes) > MOST_SOLVED:
         return _observe_by_name(step, previous, classes, groups)
     extra = laid_out_like(step, previous)
@@ -134,62 +134,6 @@ def _observe_by_name(step: Step, previous: Step | None, classes: list[list[int]]
 def _products(step: Step, vectors: Floats, own: int) -> Products:
     dtypes, sizes = [p.dtype for p in step.parameters], [p.size for p in step.parameters]
     return Products(vectors, step.starts, list(range(own)), dtypes, sizes)
-
-
-def _classes(step: Step) -> list[list[int]]:
-    """Contributions that are the same vector cannot be told apart: one class, whose coefficient is their sum."""
-    epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
-    rows_KL = step.contributions_KL
-    classes: dict[int, list[int]] = {}
-    for k, near in enumerate(_perhaps_near(rows_KL, epsilon)):
-        size = _length(rows_KL[k])
-        leaders = (j for j in near if j in classes and _near(rows_KL[j], rows_KL[k], epsilon * size))
-        found = next(leaders, None) if size > 0 else None
-        if found is None:
-            classes[k] = [k]
-        else:
-            classes[found].append(k)
-    return list(classes.values())
-
-
-def _perhaps_near(rows_KL: Floats, epsilon: float) -> Iterator[list[int]]:
-    """For each row those before it that may be as near as epsilon times its length, in order.
-
-    Along one direction of unit length no distance is longer than it is.
-    """
-    drawn: Floats = np.random.default_rng(0).normal(size=(rows_KL.shape[1],))
-    along_K: Floats = rows_KL @ (drawn / max(_length(drawn), 1e-300))
-    order = np.argsort(along_K, kind="stable")
-    reach_K = epsilon * np.sqrt(np.einsum("kl,kl->k", rows_KL, rows_KL))
-    first = np.searchsorted(along_K[order], along_K - reach_K, side="left")
-    last = np.searchsorted(along_K[order], along_K + reach_K, side="right")
-    for k in range(len(rows_KL)):
-        yield sorted(int(j) for j in order[first[k] : last[k]] if j < k)
-
-
-def _near(first: Floats, second: Floats, distance: float) -> bool:
-    return _length(first - second) <= distance
-
-
-def _length(vector: Floats) -> float:
-    # not np.linalg.norm: BLAS starts a thread a core for it, which then spins, at fifty times the cost
-    return float(np.sqrt(np.einsum("l,l->", vector, vector)))
-
-
-def _alike(step: Step) -> list[list[int]]:
-    """Ranks (as rows of updates_RL) that step on the same update, parameter by parameter."""
-    groups: list[list[int]] = []
-    for row in range(len(step.ranks)):
-        for group in groups:
-            first, second = step.updates_RL[group[0]], step.updates_RL[row]
-            apart = np.add.reduceat((first - second) ** 2, step.starts[:-1])
-            size = np.add.reduceat(first**2 + second**2, step.starts[:-1])
-            if (apart <= 1e-10 * size).all() and (step.present_RP[group[0]] == step.present_RP[row]).all():
-                group.append(row)
-                break
-        else:
-            groups.append([row])
-    return groups
 
 
 class _Reader:
