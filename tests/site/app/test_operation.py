@@ -206,6 +206,25 @@ def test_two_hundred_readers_at_once_get_every_page(own):
     assert "error" not in {line["event"] for line in lines(own)}
 
 
+@pytest.mark.slow
+def test_behind_a_proxy_that_speaks_tls_the_cookie_is_tied_to_the_host_and_to_https(tmp_path):
+    url = "https://maps.example.org"
+    site = Server(tmp_path, ("--public-url", url), only=("partials-averaged",)).start()
+    try:
+        visitor = site.visitor()
+        visitor.headers.update({"Host": "maps.example.org", "Origin": url})
+        answer = visitor.post(site.invite("Ada"), data={"password": PASSWORD})
+        local = site.visitor().post(site.invite("Eve"), data={"password": PASSWORD})
+    finally:
+        site.stop()
+
+    assert (answer.status_code, local.status_code) == (303, 421)
+    cookie, *parts = answer.headers["Set-Cookie"].split("; ")
+    assert cookie.startswith("__Host-fm=")
+    assert {"Secure", "HttpOnly", "Path=/", "SameSite=lax"} <= set(parts)
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
 def lines(site: Server) -> list[dict]:
     """Return the log, line by line."""
     return [json.loads(line) for line in site.log.read_text().splitlines()]
