@@ -57,7 +57,7 @@ def test_a_wrong_candidate_is_shown_where_it_is_wrong(run):
     assert code == 1
     assert out.startswith("✗ wrong  FM-002-1  It breaks the contract: ")
     assert "\n  broken      adds-up" in out
-    assert "\n  example     solve(" in out
+    assert "; solve([[" in out
 
 
 def test_the_verdict_is_printed_as_json_with_the_key_that_was_drawn(run):

@@ -31,7 +31,6 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         "kept": _clauses(verdict, held=True),
         "not reached": _clauses(verdict, held=None) if clauses != {None} else "",
         "fixtures": _fixtures(verdict),
-        "example": _example(verdict),
         "numerics": _numerics(verdict),
         "box": _box(verdict) if verdict.candidate_sha256 else "",
         "candidate": f"sha256 {verdict.candidate_sha256}" if verdict.candidate_sha256 else "",
@@ -155,13 +154,6 @@ def _fixtures(verdict: Verdict) -> str:
         return ""
     public = f"{counts.public_passed} of {counts.public_total} published"
     return f"{public}, {counts.held_back_passed} of {counts.held_back_total} held back"
-
-
-def _example(verdict: Verdict) -> str:
-    shown = verdict.counterexample
-    if shown is None:
-        return ""
-    return f"solve({shown.given}) gives {shown.actual}; {shown.expected} is right ({shown.fixture})"
 
 
 def _numerics(verdict: Verdict) -> str:
