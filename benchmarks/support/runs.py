@@ -45,16 +45,17 @@ class Run:
         return [combine(part[clock] for part in step) for step in steps if on is None or step[0]["on"] is on]
 
 
-def run(args: Sequence[str], *, audited: bool, trace: Path | None = None, script: Path = SCRIPT) -> Run:
+def run(args: Sequence[str], *, audited: bool, trace: Path | None = None, script: Path = SCRIPT, every: int = 1) -> Run:
     """Run a script on two ranks with these arguments.
 
     Args:
         args: For the script.
         audited: Under `failuremap audit`, else under torchrun.
         trace: An empty or absent folder in which the trace is kept.
+        every: All parameters are read at two steps of so many, and at the first 8; 1: at every step.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        command = [*(_audit(trace) if audited else _torchrun()), str(script), *args, "--out", f"{folder}/out"]
+        command = [*(_audit(trace, every) if audited else _torchrun()), str(script), *args, "--out", f"{folder}/out"]
         done = subprocess.run(command, capture_output=True, text=True, env=plain_environment(), check=False)
         ended = time.time()
         paths = [Path(folder) / f"out.{rank}.json" for rank in range(RANK_COUNT)]
@@ -70,9 +71,9 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
 
 
-def _audit(trace: Path | None) -> list[str]:
+def _audit(trace: Path | None, every: int) -> list[str]:
     kept = ["--trace", str(trace)] if trace else []
-    return [sys.executable, "-m", "failuremap", "audit", "--nproc", str(RANK_COUNT), *kept, "--"]
+    return [sys.executable, "-m", "failuremap", "audit", "--nproc", str(RANK_COUNT), "--every", str(every), *kept, "--"]
 
 
 def _torchrun() -> list[str]:
