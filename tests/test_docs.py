@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "failuremap"
 # What each form of a mechanism is, `Mechanism` says once; the forms are shown to readers as they are run.
 FORMS = frozenset({"broken", "attempt", "fixed", "checks"})
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -102,21 +102,21 @@ def _undocumented_in(node: ast.stmt, prefix: str) -> Iterator[str]:
             yield from _undocumented_in(inner, f"{prefix}{node.name}.")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     run_python(page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_exist(page):
     complaints = {line: complaint_about(line) for line in commands_of(page.read_text(encoding="utf-8"))}
 
     assert {line: complaint for line, complaint in complaints.items() if complaint} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_links_of_a_page_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,7 @@ from jobs.expectations import Case
 from jobs.frameworks.cases import CASES, FRAMEWORKS, Framework
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks, pytest.mark.slow]
+ROOT = Path(__file__).parents[2]
 PARAMS = [pytest.param(name, case, id=case.name) for name, cases in CASES.items() for case in cases]
 
 
@@ -50,3 +55,36 @@ def test_verdict(framework_server: Callable[[str], JobServer], framework: str, c
 
 def test_each_framework_has_a_right_job_and_a_wrong_one() -> None:
     assert [name for name, cases in CASES.items() if {case.is_right for case in cases} != {True, False}] == []
+
+
+PAGES = {"huggingface": "--nproc 2", "lightning": "--nproc 2", "jax": ""}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_script_of_a_page_gets_the_sentence_that_it_shows(page: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "frameworks" / f"{page}.md").read_text(encoding="utf-8")
+    (script,), (shown,) = blocks_of(text, "py"), blocks_of(text, "text")
+    (command,) = [line for line in blocks_of(text, "bash")[0].splitlines() if line.startswith("failuremap")]
+    folders = []
+    if page in FRAMEWORKS:
+        demand(FRAMEWORKS[page])
+        folders = FRAMEWORKS[page].folders
+    (tmp_path / "train.py").write_text(script)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "HF_HUB_OFFLINE": "1",
+        "COLUMNS": "118",
+    }
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split()], cwd=tmp_path, capture_output=True, text=True, env=env, timeout=300
+    )
+
+    assert (command.split()[2:-2], run.returncode) == (PAGES[page].split(), 1), run.stderr[-2000:]
+    assert " ".join(shown.split()) in " ".join(run.stdout.split())
+
+
+def blocks_of(text: str, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -64,7 +64,8 @@ def start(recorder: Recorder) -> None:
 def finish() -> None:
     """Ends this process's trace; further calls do nothing."""
     if current is not None:
-        from failuremap.audit.capture import collectives
+        from failuremap.audit.capture import collectives, frameworks
 
+        frameworks.tell(current)
         current.finish()
         collectives.restore()

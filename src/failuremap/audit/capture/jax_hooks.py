@@ -41,7 +41,8 @@ def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = N
     leaves, treedef, names = _flattened(gradients)
     rank, world = _place(axis)
     note = functools.partial(recorder.contribution, names, world)
-    return jax.tree.unflatten(treedef, _after(note, leaves, rank, count, weight))
+    passed: T = jax.tree.unflatten(treedef, _after(note, leaves, rank, count, weight))
+    return passed
 
 
 def watched(optimizer: T, *, axis: Axis = None) -> T:
