@@ -102,6 +102,7 @@ _GIVEN = {
     "last part dropped": "del parts[-1]",
     "three parts alone": "del parts[3:]",
     "seven parts alone": "del parts[7:]",
+    "equal parts once": "parts[:] = {repr(part): part for part in parts}.values()",
     "first part twice": "parts.append(copy.deepcopy(parts[0]))",
 }
 _RETURNED = {

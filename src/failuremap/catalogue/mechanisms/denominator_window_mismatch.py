@@ -124,3 +124,9 @@ def checks(N, solve, check):
     check("window of one", solve(([N], [([2 * N], N)])), [2])
     check("no unit", solve(([N], [([0], 0)])), [])
     check("no micro-batch", solve(([N], [])), [])
+
+
+def edges(source):
+    """Draws a window with micro-batches that are alike, and takes note of other counts."""
+    window = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(3)]
+    return [(seen, window + window[:2]) for seen in ([], [1], [source.randint(1, 9)] * 5)]

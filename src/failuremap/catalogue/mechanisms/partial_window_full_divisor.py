@@ -120,4 +120,4 @@ def checks(N, solve, check):
 def edges(source):
     """Draws windows far shorter than the setting."""
     gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(5)]
-    return [(10**12, gradients), (2**60, gradients[:1]), (6, gradients), (5, gradients)]
+    return [(10**12, gradients), (2**60, gradients[:1]), (6, gradients), (5, gradients), (9, gradients + gradients[:2])]
