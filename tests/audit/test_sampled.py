@@ -112,21 +112,22 @@ for i in range(12 + {later_steps}):
     assert verdict.reasons == ([] if later_steps else [NEVER_READ])
 
 
-def test_hooks_that_someone_removes_leave_nothing_right(job_server, tmp_path):
+@pytest.mark.parametrize("which", ["i == 4", "i == 10", "i == 10 and p.dim() == 2"])
+def test_hooks_that_someone_removes_leave_nothing_right(job_server, tmp_path, which):
     removed = """
 model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(6)])
 step = torch.optim.SGD(model.parameters(), lr=0.1)
 for i in range(12):
-    if i == 4:
-        for p in model.parameters():
+    for p in model.parameters():
+        if WHICH:
             p._backward_hooks.clear()
     F.cross_entropy(model(torch.randn(4, 8)), torch.zeros(4, dtype=torch.long)).backward()
     step.step(); step.zero_grad()
-"""
+""".replace("WHICH", which)
     result = run(job_server, tmp_path, removed, env=SAMPLED)
     assert result.ok, result.output
 
     verdict = diagnose(tmp_path / "trace")
 
     assert verdict.outcome == "not measured"
-    assert any("no gradient of the stepped parameters came through autograd" in reason for reason in verdict.reasons)
+    assert any("came through autograd" in reason or "come through autograd" in reason for reason in verdict.reasons)

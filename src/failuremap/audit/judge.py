@@ -36,7 +36,9 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if unwatched:
         judged.unmeasured.append(shard_words.unwatched(unwatched))
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
-    if step.in_part and (not step.keys or any(part.unread for part in step.parts)):
+    unread = any(part.unread for part in step.parts)
+    # an update without any gradient is no matter of what was read: hooks were removed, say
+    if step.in_part and (unread if step.keys else not step.updates_RL.any()):
         judged.doubts.append(words.UNREAD)
         return judged
     readings = read_losses(step.backwards, asked.unit)
