@@ -30,7 +30,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder, _failing(failing):
         (log,) = evaluate(
-            adapter.repairs(suite),
+            "failuremap/repairs",
+            task_args={"suite": suite},
             model=get_model("mockllm/model", custom_outputs=reply),
             log_dir=folder,
             display="none",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def run(script: str, *words: str) -> dict[str, object]:
     """Run a script with the harnesses' packages before those of .venv, without a network; return what it prints."""
-    path = os.pathsep.join(map(str, (PACKAGES, ROOT / "src", ROOT / "tests")))
+    path = os.pathsep.join(map(str, (PACKAGES, ROOT / "tests")))
     offline = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "INSPECT_DISPLAY": "none"}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name(script)), *words],
