@@ -34,7 +34,7 @@
       }))),
     ]));
     const heads = Array.from({ length: window }, (_, batch) => element("th", `micro-batch ${batch}`, { scope: "col" }));
-    form.querySelector("thead tr").replaceChildren(element("td", []), ...heads);
+    form.querySelector("thead tr").replaceChildren(element("th", "Rank", { scope: "col" }), ...heads);
     form.querySelector("tbody").replaceChildren(...rows);
   }
 
