@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from audit.capture.watched import run
-from audit.harness import JobServer
+from audit.harness import JobServer, audit_case
 from audit.judging import edited
+from audit.test_jobs import representatives
 from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
 from failuremap.audit.sampled import NEVER_READ
+from jobs.expectations import CASES, Case
 
 pytestmark = pytest.mark.torch
 
@@ -131,3 +134,26 @@ for i in range(12):
 
     assert verdict.outcome == "not measured"
     assert any("came through autograd" in reason or "come through autograd" in reason for reason in verdict.reasons)
+
+
+@pytest.fixture(scope="module")
+def sampling_server() -> Iterator[JobServer]:
+    """A server whose jobs are read in full at their first two steps alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAILUREMAP_EVERY", "1000")
+        patch.setenv("TESTS_FIRST_WINDOWS", "1")
+        with JobServer() as server:
+            yield server
+
+
+# of the generator, which steps first when the job is read in part already, two steps are too few
+TOO_SHORT = {"gan-generator-alone"}
+CASES_IN_PART = [case for case in CASES if case.name in representatives() - TOO_SHORT]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES_IN_PART, ids=lambda case: case.name)
+def test_the_verdict_is_the_same_on_jobs_that_are_read_in_part(sampling_server: JobServer, case: Case) -> None:
+    got = audit_case(sampling_server, case)
+
+    assert got.as_expected, f"{got.outcome} {got.slugs}: {got.sentence}; expected {case.outcomes} {case.slugs}"
