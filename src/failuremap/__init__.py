@@ -8,7 +8,7 @@ Names for scripts and notebooks:
   give the nearest to the exact sum in whatever order; `check_backend` holds a backend of your own to the same laws;
 * `attach` makes a PyTorch model's gradients follow one, over ranks and micro-batches; `clip_grad_norm_` clips them;
 * `watch` audits a job that you start yourself; `failuremap diagnose` judges what it wrote;
-* `count` and `unit_losses` tell a running audit about a loss that it cannot see by itself, and do nothing otherwise.
+* `count`, `unit_losses` and `batch` tell a running audit what it cannot see by itself, and do nothing otherwise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from failuremap.aggregate.exact import exact_sum
     from failuremap.aggregate.torch.attach import attach
     from failuremap.aggregate.torch.clip import clip_grad_norm_
-    from failuremap.audit.capture.marks import count, unit_losses
+    from failuremap.audit.capture.marks import batch, count, unit_losses
     from failuremap.audit.capture.watch import watch
 
 __version__ = "0.1.0"
@@ -53,6 +53,7 @@ __all__ = [
     "__version__",
     "aggregate",
     "attach",
+    "batch",
     "check_backend",
     "clip_grad_norm_",
     "count",
@@ -65,6 +66,7 @@ __all__ = [
 _HOMES = {
     "Accumulator": "failuremap.aggregate.accumulator",
     "attach": "failuremap.aggregate.torch.attach",
+    "batch": "failuremap.audit.capture.marks",
     "check_backend": "failuremap.aggregate.conformance",
     "clip_grad_norm_": "failuremap.aggregate.torch.clip",
     "count": "failuremap.audit.capture.marks",

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from failuremap.audit.launch import Job
+from failuremap.audit.launch.reference import find_reference
 from failuremap.audit.model import Verdict
 from failuremap.audit.session import Promise
 from failuremap.errors import FailuremapError
@@ -41,6 +42,7 @@ class Options:
     stop_on_wrong: bool = False
     timeout: float | None = None
     trace: str | None = None
+    reference: str | None = None
 
 
 def _together(*decorators: Decorator) -> Decorator:
@@ -89,6 +91,11 @@ running_options = _together(
         is_flag=True,
         help="Stop the job at the first wrong step; its verdict is the one on the steps up to there.",
     ),
+    click.option(
+        "--reference",
+        metavar="FILE:FUNCTION",
+        help="Compare the first steps with one process: FUNCTION(model, batch) returns (loss_sum, count).",
+    ),
     click.option("--timeout", type=float, metavar="S", help="Stop the script after S seconds."),
     click.option(
         "--trace",
@@ -102,9 +109,11 @@ running_options = _together(
 def make_job(command: tuple[str, ...], nproc: int | None, folder: Path, run_id: str, options: Options) -> Job:
     """Make a job of a command line; it is checked as it is made."""
     on_stdout = options.json_path == "-"
+    reference = find_reference(options.reference) if options.reference else None
     return Job(
-        command, nproc, options.timeout, folder, run_id, options.steps, options.every, options.stop_on_wrong, on_stdout
-    )
+        command, nproc, options.timeout, folder, run_id, options.steps, options.every, options.stop_on_wrong, on_stdout,
+        reference,
+    )  # fmt: skip
 
 
 def check_outputs(options: Options) -> None:

@@ -8,6 +8,7 @@ Legend: K regressors (contributions), P parameters, V vectors.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +28,26 @@ _INDEPENDENT_ROWS = 256
 _CONDITION_LIMIT = 500.0
 
 
+def roundings_of(dtype: str, count: float) -> str:
+    """Names what is rounded so many times as coarsely as one rounding of a type.
+
+    Example:
+        >>> epsilon(roundings_of("bfloat16", 1.5)) == 1.5 * EPSILON["bfloat16"]
+        True
+    """
+    return f"{dtype} x {count:.4g}"
+
+
+@functools.cache
+def epsilon(dtype: str) -> float:
+    """The relative size of one rounding in a type, or of several as `roundings_of` names them."""
+    name, _, count = dtype.partition(" x ")
+    return EPSILON.get(name, 6e-8) * float(count or 1)
+
+
 def tolerance(dtype: str, regressor_count: int) -> float:
     """The relative residual up to which rounding explains a tensor: 3 (4 eps sqrt(1 + K) + 2e-6)."""
-    return 3 * (4 * EPSILON.get(dtype, 6e-8) * math.sqrt(1 + regressor_count) + 2e-6)
+    return 3 * (4 * epsilon(dtype) * math.sqrt(1 + regressor_count) + 2e-6)
 
 
 @dataclass(frozen=True)
@@ -104,10 +122,10 @@ class Products:
         """Standard deviation of one number's noise; never below what the type's rounding makes likely."""
         chosen = parameters & self.live
         rows = int(self.row_counts[chosen].sum())
-        epsilon = max((EPSILON.get(self.dtypes[p], 6e-8) for p in np.flatnonzero(chosen)), default=6e-8)
+        rounding = max((epsilon(self.dtypes[p]) for p in np.flatnonzero(chosen)), default=6e-8)
         if rows <= kept:
             return math.inf
-        noise = max(residual / math.sqrt(rows - kept), epsilon * largest / math.sqrt(rows))
+        noise = max(residual / math.sqrt(rows - kept), rounding * largest / math.sqrt(rows))
         relative = residual / largest if largest > 0 else 0.0
         if 1e-5 < relative < 0.05:
             noise *= math.sqrt(max(1.0, rows / _INDEPENDENT_ROWS))

@@ -40,6 +40,8 @@ def run(job: launch.Job, unit: str | None, promise: Promise) -> launch.Ending:
 
 def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Promise) -> Verdict:
     """Diagnose the trace of a job that has ended; a script that failed outranks whatever the trace says."""
+    if job.reference is not None and not ending.failed:
+        job.reference.run(job.trace_dir, job.timeout)
     verdict = _diagnose(job.trace_dir, unit, promise)
     told: dict[str, Any] = {"script": shlex.join(job.argv), "script_exit_code": ending.exit_code}
     if ending.failed and _only_aborted_at_exit(job.trace_dir, ending):

@@ -61,6 +61,8 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
                 bound.apply_defaults()
                 given = _here(bound.arguments)
                 event = _described(name, given, result)
+                if recorder.keeping is not None:
+                    recorder.keeping.add_target(given.get("target"))
                 watch_result(recorder, result, event, _units(name, given, event["reduction"]))
             except Exception as error:
                 recorder.note_error(name, error)

@@ -1,6 +1,6 @@
-"""Two lines for scripts whose loss no watched function makes: they say what one unit is.
+"""Lines for scripts whose loss no watched function makes: what one unit is, and what a batch is.
 
-Both cost nothing and change nothing where no audit runs.
+All cost nothing and change nothing where no audit runs.
 """
 
 from __future__ import annotations
@@ -45,6 +45,24 @@ def count(units: int, loss: Any = None) -> None:
         _watch(loss, {"function": "count", "reduction": "mean", "count": int(units)})
     elif (recorder := _recorder()) is not None:
         recorder.counts.append(int(units))
+
+
+def batch(*data: Any) -> None:
+    """Says what the next backward is made of, for the objective of `failuremap audit --reference`.
+
+    The objective finds it in `batch.told`. Needed where the arguments of the model and the targets of torch's losses
+    are not all that it asks for.
+
+    Args:
+        data: Tensors, numbers, strings, and lists, tuples and dicts of them.
+
+    Example:
+        >>> import failuremap
+        >>> failuremap.batch([1, 2], "labels")  # without a running audit: nothing happens
+    """
+    recorder = _recorder()
+    if recorder is not None and recorder.keeping is not None:
+        recorder.keeping.tell(data)
 
 
 def _recorder() -> Any:

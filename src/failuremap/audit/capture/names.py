@@ -59,6 +59,22 @@ class Modules:
         if name:
             self._names[tensor] = name
 
+    def parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """All parameters that modules hold, each once, with the names that they have."""
+        seen = set[str]()
+        for root in self._roots():
+            for registered in root.parameters():
+                stands_for = self._stands_for.get(registered)
+                parameter = registered if stands_for is None else stands_for()
+                name = self.name(parameter)
+                if parameter is not None and name and name not in seen:
+                    seen.add(name)
+                    yield name, parameter
+
+    def named_modules(self) -> list[tuple[torch.nn.Module, str]]:
+        """All modules, each with its name in the outermost one that holds it."""
+        return [(module, _without_wrappers(name)) for root in self._roots() for name, module in root.named_modules()]
+
     def _resolve(self) -> None:
         taken = {str(name) for name in self._names.values()}
         for root in self._roots():

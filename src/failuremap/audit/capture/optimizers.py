@@ -68,6 +68,8 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     recorder.flush_backward()
     collectives.tell(recorder)
     stepper = recorder.stepper(optimizer)
+    if recorder.keeping is not None:
+        recorder.keeping.on_step(stepper)
     in_part = recorder.sampling.is_in_part(stepper)
     found = _found(recorder, optimizer, in_part)
     new = in_part and (found.new or stepper.count == 0)

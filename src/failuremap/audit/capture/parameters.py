@@ -20,6 +20,8 @@ def install(recorder: Recorder) -> None:
     def on_parameter(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
         try:
             recorder.modules.add(module)
+            if recorder.keeping is not None:
+                recorder.keeping.saw(module)
             if parameter is not None and recorder.active:
                 recorder.watch(parameter)
         except Exception as error:
@@ -28,6 +30,8 @@ def install(recorder: Recorder) -> None:
     def on_module(module: torch.nn.Module, name: str, child: torch.nn.Module | None) -> None:
         try:
             recorder.modules.add(module)
+            if recorder.keeping is not None:
+                recorder.keeping.saw(module, child)
         except Exception as error:
             recorder.note_error("on_module", error)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from failuremap.audit.capture.calls import Calls
+from failuremap.audit.capture.keeping import Keeping
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
 from failuremap.audit.capture.notices import Notices
@@ -60,6 +61,7 @@ class Recorder:
         self.notices: Notices | None = None
         self.opening: Callable[[int], tuple[Path, str]] | None = None
         """Says, given the rank, where the trace goes and which run it is of, where that is not known before."""
+        self.keeping: Keeping | None = None
         self.modules = Modules()
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
@@ -186,6 +188,8 @@ class Recorder:
         if self.depth == 1:
             self.backward = Backward(self.backward_count, kind, path, unseen)
             self.sampling.note_pass(self.backward_count)
+            if self.keeping is not None:
+                self.keeping.begin_pass(self.backward_count)
             self._go_behind_own_hooks()
 
     def end_backward(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from failuremap.audit.launch.reference import Reference
 from failuremap.errors import InvalidArgument, MissingDependency
 
 BOOTSTRAP = Path(__file__).parents[1] / "capture" / "bootstrap"
@@ -37,6 +38,7 @@ class Job:
         every: All parameters are read at two steps of so many, and at the first few; 1: at every step.
         stop_on_wrong: Whether the job stops at the first wrong step.
         output_to_stderr: Whether the script's stdout goes to stderr, so that stdout holds the JSON alone.
+        reference: What the job is compared with; None: nothing.
 
     Raises:
         InvalidArgument: The command cannot be started, or a value is out of range.
@@ -52,6 +54,7 @@ class Job:
     every: int | None = None
     stop_on_wrong: bool = False
     output_to_stderr: bool = False
+    reference: Reference | None = None
 
     def __post_init__(self) -> None:
         if self.nproc is not None and self.nproc < 1:
@@ -104,6 +107,7 @@ class Job:
         }
         contract |= {} if self.steps is None else {"FAILUREMAP_STEPS": str(self.steps)}
         contract |= {} if self.every is None else {"FAILUREMAP_EVERY": str(self.every)}
+        contract |= {} if self.reference is None else {"FAILUREMAP_REFERENCE": self.reference.wanted}
         return {**contract, "FAILUREMAP_STOP_ON_WRONG": "1"} if self.stop_on_wrong else contract
 
 
