@@ -115,7 +115,7 @@ class Products:
         if kept.all():
             errors[known] = np.sqrt(np.diag(inverse)) / norms[known]
             largest = max(size, float(np.max(np.abs(coefficients[known]) * norms[known])))
-            errors *= self._noise(residual, largest, parameters, int(kept.sum()), condition)
+            errors[known] *= self._noise(residual, largest, parameters, int(kept.sum()), condition)
         return Solution(coefficients, errors, residual / size if size > 0 else 0.0, condition)
 
     def _noise(self, residual: float, largest: float, parameters: Mask, kept: int, condition: float) -> float:
