@@ -41,6 +41,7 @@ def start(recorder: Recorder) -> None:
         collectives,
         data_parallel,
         flattened,
+        functional,
         graph,
         losses,
         optimizers,
@@ -50,7 +51,8 @@ def start(recorder: Recorder) -> None:
     )
 
     current = recorder
-    for part in (parameters, optimizers, losses, graph, data_parallel, sharded, flattened, swapping, collectives):
+    reduction = (data_parallel, sharded, flattened, swapping, collectives, functional)
+    for part in (parameters, optimizers, losses, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)

@@ -1,7 +1,7 @@
 """Watches the collectives that are called from Python: which, by whom, over which ranks, how much, and when.
 
 Nothing of what is in them: a call costs a few integers, and no tensor is kept. Not seen are those below Python (the
-reducer of DistributedDataParallel), methods of process groups, functional collectives, and what is compiled.
+reducer of DistributedDataParallel), methods of process groups, and what is compiled; functional.py watches the others.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def install(recorder: Recorder) -> None:
         if original is not None:
             watching = _watching(recorder, name, original)
             for module in (distributed_c10d, torch.distributed):
-                _replace(module, name, watching)
+                replace(module, name, watching)
             _stand_in(original, watching)
     for name in _WAITS:
         if name in vars(distributed_c10d.Work):
-            _replace(distributed_c10d.Work, name, _noticing(recorder, vars(distributed_c10d.Work)[name]))
+            replace(distributed_c10d.Work, name, _noticing(recorder, vars(distributed_c10d.Work)[name]))
 
 
 def _stand_in(original: Callable[..., Any], watching: Callable[..., Any]) -> None:
@@ -79,7 +79,8 @@ def restore() -> None:
         _restore.pop()()
 
 
-def _replace(holder: Any, name: str, watching: Callable[..., Any]) -> None:
+def replace(holder: Any, name: str, watching: Callable[..., Any]) -> None:
+    """Puts a watching function in the place of another, until `restore`."""
     original = vars(holder)[name]
 
     def back() -> None:
