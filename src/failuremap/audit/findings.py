@@ -108,7 +108,8 @@ def _place(kind: str) -> int:
 
 def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
     worst_step, worst = max(sampled.best_seen(seen), key=lambda pair: min(pair[1].ratio or 0.0, 1e9))
-    candidates = _candidates(story, [fault for _, fault in sampled.best_seen(seen)])
+    ratios = [fault.ratio for _, fault in seen if fault.kind == "weights"]
+    candidates = _candidates(story, [fault for _, fault in sampled.best_seen(seen)], ratios)
     parameters = sorted({name for step, fault in seen for name in fault.parameters or step.names})
     if len(parameters) == len(story.names):
         parameters = []
@@ -130,9 +131,9 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
     )
 
 
-def _candidates(story: Story, faults: Sequence[Fault]) -> list[Mechanism]:
+def _candidates(story: Story, faults: Sequence[Fault], ratios: Sequence[float | None]) -> list[Mechanism]:
     """The mechanisms that fit at every step; where none does, those that fit at most, half at least."""
-    dropped = _CHANGING if _steady([fault.ratio for fault in faults if fault.kind == "weights"]) else set()
+    dropped = _CHANGING if _steady(ratios) else set()
     dropped = dropped if _long_windows_stand_alone(story) else dropped | {Sign.LONG_WINDOW}
     evidence = [
         (tuple(fault.followed), frozenset(fault.signs - dropped | _of_the_job(story, fault))) for fault in faults

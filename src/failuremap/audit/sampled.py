@@ -18,9 +18,6 @@ NEVER_READ = (
     "audit with --every 1"
 )
 
-# steps that the same ratio at all of them could still be chance at
-_ENOUGH = 2
-
 Kinds = dict[str, list[tuple[Judged, Fault]]]
 
 
@@ -44,9 +41,8 @@ def without_repeats(kinds: Kinds, story: Story) -> Kinds:
 
 
 def best_seen(seen: list[tuple[Judged, Fault]]) -> list[tuple[Judged, Fault]]:
-    """The faults of steps read in full; all of them where these are too few to show a course."""
-    in_full = [(step, fault) for step, fault in seen if not step.in_part]
-    return in_full if len(in_full) > _ENOUGH else seen
+    """The faults of steps read in full; all of them where there are none."""
+    return [(step, fault) for step, fault in seen if not step.in_part] or seen
 
 
 def reasons(story: Story) -> list[str]:
