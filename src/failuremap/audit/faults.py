@@ -129,6 +129,10 @@ class Story:
     promise: Promise
     unjudged: list[Judged] = field(default_factory=list)
     """Steps that were read in part, and of which that part settles nothing; they are not among the judged."""
+    open_reasons: list[str] = field(default_factory=list)
+    """Why a reference run that was asked for compared nothing."""
+    more_notes: list[str] = field(default_factory=list)
+    """What a reference run has compared."""
 
     @cached_property
     def in_full(self) -> list[Judged]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from failuremap.audit import call_words, sampled, words
+from failuremap.audit.comparison import with_reference
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
@@ -15,6 +16,7 @@ from failuremap.audit.findings import findings, made_equal, split_by_hand
 from failuremap.audit.judge import judge
 from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
+from failuremap.audit.reference import read_reference
 from failuremap.audit.shares import even_enough
 from failuremap.audit.story import Rank, read_rank
 from failuremap.audit.trace import Trace, read_folder
@@ -44,7 +46,11 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
             promise=promise,
             reasons=_not_started(Path(folder)),
         )
-    return _verdict(_story(traces, [read_rank(trace) for trace in traces], unit, promise))
+    ranks = [read_rank(trace) for trace in traces]
+    story = _story(traces, ranks, unit, promise)
+    asked = Asked(unit, story.noun, promise, _full_window(ranks))
+    steps = Assembler(ranks, story.world_size).steps()
+    return _verdict(with_reference(story, read_reference(Path(folder)), steps, asked))
 
 
 def _story(traces: list[Trace], ranks: list[Rank], unit: str | None, promise: Promise) -> Story:
@@ -149,7 +155,7 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
 
 def _reasons(story: Story) -> list[str]:
     """Why the job cannot be called right; [] if it can."""
-    reasons = [*_broken_traces(story), *_own_failures(story)]
+    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story)]
     if not story.judged:
         return [*reasons, words.NO_STEP]
     if made_equal(story):
@@ -209,7 +215,7 @@ def _own_failures(story: Story) -> list[str]:
 def _notes(story: Story) -> list[str]:
     """What a reader should know and what accuses nobody."""
     notes = _counted(story, (note for step in story.judged for note in step.notes)) + judge_factors(story)[1]
-    notes += sampled.notes(story)
+    notes += [*story.more_notes, *sampled.notes(story)]
     clear = [step for step in story.judged if not step.faults and not step.doubts and step.cells]
     if (
         clear

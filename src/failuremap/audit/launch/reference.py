@@ -17,6 +17,9 @@ from failuremap.errors import InvalidArgument
 GRADIENTS = "reference.gradients"
 """The file of the trace folder that holds what the reference computed, in the format of a trace."""
 
+FAILED = "reference.failed"
+"""The file that says why there is none, where the run itself failed."""
+
 _STDERR = 2
 _EXAMPLE = "as in  --reference ref.py:objective"
 _SIGNATURE = "def objective(model, batch): ... return loss_sum, count"
@@ -63,12 +66,10 @@ class Reference:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            (folder / "reference.failed").write_text(
-                f"it was still running after {timeout:g} s (--timeout {timeout:g})"
-            )
+            (folder / FAILED).write_text(f"it was still running after {timeout:g} s (--timeout {timeout:g})")
         else:
             if done.returncode:
-                (folder / "reference.failed").write_text(f"its process exited with code {done.returncode}")
+                (folder / FAILED).write_text(f"its process exited with code {done.returncode}")
 
 
 def find_reference(text: str) -> Reference:

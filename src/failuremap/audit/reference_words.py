@@ -1,0 +1,88 @@
+"""The sentences of a comparison with one process. Nothing here decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from failuremap.audit import words
+
+NOTHING_COMPARED = "no step was compared with one process: "
+
+
+def part(name: str, rank: int | None) -> str:
+    """'up.weight on rank 1': a rank's part of a parameter."""
+    return name if rank is None else f"{name} on rank {rank}"
+
+
+def failed(why: str) -> str:
+    """The reference run itself went wrong."""
+    return f"the reference run failed: {why}"
+
+
+def not_kept(step: int, rank: int, number: int) -> str:
+    """A contribution without a batch."""
+    return f"no batch was kept of backward pass {number} on rank {rank}, which step {step} holds"
+
+
+def other_shape(name: str) -> str:
+    """A parameter of the job is another one in the reference."""
+    return f"parameter {name!r} has another shape in the job than in the reference's model"
+
+
+def factor(names: Sequence[str], times: float) -> str:
+    """A gradient times a factor."""
+    if len(names) == 1:
+        return f"{names[0]}: the update is {_times(times)} times that of a single process."
+    return f"{len(names)} parameters get {_times(times)} times the update of a single process: {words.listed(names)}."
+
+
+def differs(apart: Mapping[str, Mapping[int, float]], count: int) -> str:
+    """Parameters whose update is no multiple of what it should be, and by how much."""
+    shown = words.listed([f"{name} by {_ranks(by_rank)}" for name, by_rank in apart.items()])
+    if len(apart) == 1:
+        return f"The update of one parameter differs from that of a single process: {shown}."
+    return f"The updates of {len(apart)} of {count} parameters differ from those of a single process: {shown}."
+
+
+def absent(names: Sequence[str]) -> str:
+    """Parameters that the job gives no update, and one process does."""
+    return f"{len(names)} parameters get no update, and a gradient in a single process: {words.listed(names)}."
+
+
+def smaller_type(apart: Mapping[str, Mapping[int, float]]) -> str:
+    """A difference that another type would explain."""
+    worst = max(value for by_rank in apart.values() for value in by_rank.values())
+    return (
+        f"{len(apart)} parameters differ from one process by {worst:.2%} at most, as much as arithmetic in bfloat16 "
+        "may: let the objective compute in the type that the job computes in (torch.autocast, model.to(dtype))"
+    )
+
+
+def agrees(steps: Sequence[int], worst: float | None, count: int) -> str:
+    """What was compared, and how near it was."""
+    which = f"step {steps[0]} was" if len(steps) == 1 else f"steps {', '.join(map(str, steps))} were"
+    near = "" if worst is None else f"; the rest that no coefficient explains: {worst:.1e} of the update"
+    return f"{which} compared with one process on the same batches, on {count} parameters{near}"
+
+
+def noise(names: Sequence[str]) -> str:
+    """Parameters that could not be compared."""
+    return (
+        f"{len(names)} parameters were not compared, whose gradient is rounding and hardly more (it changes by more "
+        f"than a tenth where the weights differ by one rounding): {words.listed(names)}"
+    )
+
+
+def _ranks(by_rank: Mapping[int, float]) -> str:
+    values = list(by_rank.values())
+    if max(values) - min(values) <= 0.005:
+        return _percent(max(values))
+    return " and ".join(f"{_percent(value)} on rank {rank}" for rank, value in list(by_rank.items())[:4])
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else words.number(value)
