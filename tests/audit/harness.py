@@ -134,6 +134,7 @@ class Outcome:
     slugs: tuple[str, ...]
     sentence: str
     seconds: float
+    reasons: tuple[str, ...] = ()
 
     @property
     def as_expected(self) -> bool:
@@ -158,7 +159,7 @@ def audit_case(server: JobServer, case: Case, seed: int = 0) -> Outcome:
             return Outcome(case, seed, "script failed", (), result.output[-2000:], result.seconds)
         verdict = diagnose(Path(trace_dir), unit=case.unit, promise=case.promise)
     slugs = tuple(dict.fromkeys(c.slug for finding in verdict.findings for c in finding.candidates))
-    return Outcome(case, seed, verdict.outcome, slugs, verdict.sentence, result.seconds)
+    return Outcome(case, seed, verdict.outcome, slugs, verdict.sentence, result.seconds, tuple(verdict.reasons))
 
 
 def weights_differ(server: JobServer, case: Case, seed: int = 0) -> float:
