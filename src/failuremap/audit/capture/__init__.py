@@ -17,8 +17,9 @@ current: Recorder | None = None
 def install() -> None:
     """Starts capture in this process, if the environment names a trace folder; needs torch to be importable.
 
-    Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID, FAILUREMAP_STEPS (optimizer steps to record) and
-    FAILUREMAP_EVERY (two windows of so many are read in full; see sampling.py).
+    Reads FAILUREMAP_TRACE_DIR (an existing folder), FAILUREMAP_RUN_ID, FAILUREMAP_STEPS (optimizer steps to record),
+    FAILUREMAP_EVERY (two windows of so many are read in full; see sampling.py) and FAILUREMAP_REFERENCE (what is kept
+    of the first windows; see keeping.py).
     """
     folder = os.environ.get("FAILUREMAP_TRACE_DIR")
     if current is not None or not folder:
@@ -31,6 +32,10 @@ def install() -> None:
     recorder = Recorder(Path(folder), os.environ.get("FAILUREMAP_RUN_ID", ""), int(steps) if steps else None, every)
     if os.environ.get("FAILUREMAP_STOP_ON_WRONG"):
         recorder.notices = Notices(stop=True, logs=[])
+    if (wanted := os.environ.get("FAILUREMAP_REFERENCE")) is not None:
+        from failuremap.audit.capture.keeping import Keeping
+
+        recorder.keeping = Keeping(recorder, wanted.split(","))
     start(recorder)
 
 
