@@ -8,14 +8,20 @@
     ["d", [key, value], ...]             a dict, in its own order
 
 Types are exact: a subclass of list or float is none of these, so what is decoded has no behaviour of its own. The
-reader trusts nothing that it reads. Standard library only: the box loads this file too.
+reader trusts nothing that it reads. Standard library only: the box loads this file too, and there each import costs:
+`json` and `fractions` bring `re`, and take as long as starting the interpreter; the C half of `json` is all of it that
+is used.
 """
 
 from __future__ import annotations
 
-import json
-from fractions import Fraction
-from typing import Any, NoReturn
+import sys
+from _json import encode_basestring_ascii, make_encoder, make_scanner
+
+TYPE_CHECKING = False  # what checkers of types take as true; `typing` would be one more import
+if TYPE_CHECKING:
+    from fractions import Fraction
+    from typing import Any, NoReturn
 
 DEPTH_LIMIT = 24
 ITEM_LIMIT = 1 << 16
@@ -43,6 +49,7 @@ def encode(value: object) -> Any:
         WireError: The value has a part of another type (`detail` names it), or is too deep or too large.
 
     Example:
+        >>> from fractions import Fraction
         >>> encode([1, 0.5, Fraction(1, 3)])
         ['l', 1, ['f', '0x1.0000000000000p-1'], ['q', '0x1', '0x3']]
     """
@@ -64,7 +71,7 @@ def decode(tree: object) -> Any:
 
 def write_line(tree: object) -> bytes:
     """Returns a tree as one line of ASCII, its end included."""
-    return _WRITER.encode(tree).encode("ascii") + b"\n"
+    return "".join(_WRITE(tree, 0)).encode("ascii") + b"\n"
 
 
 def read_line(line: bytes) -> Any:
@@ -74,17 +81,31 @@ def read_line(line: bytes) -> Any:
         WireError: The line is not JSON, or has a float or an object in it.
     """
     try:
-        return _READER.decode(line.decode("ascii"))
-    except (ValueError, RecursionError) as error:
+        text = line.decode("ascii").rstrip("\n")
+        tree, end = _READ(text, 0)
+    except (ValueError, RecursionError, StopIteration) as error:
         raise WireError("form", type(error).__name__) from None
+    if end != len(text):
+        raise WireError("form", "more than one value")
+    return tree
 
 
 def _refuse(_part: object) -> NoReturn:
     raise ValueError
 
 
-_READER = json.JSONDecoder(parse_float=_refuse, parse_constant=_refuse, object_pairs_hook=_refuse)
-_WRITER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+class _Reading:
+    """What the scanner asks for; `json.JSONDecoder` has the same."""
+
+    strict = True
+    object_hook = None
+    parse_int = int
+    parse_float = parse_constant = object_pairs_hook = staticmethod(_refuse)
+    memo = None
+
+
+_READ: Any = make_scanner(_Reading())  # type: ignore[arg-type]
+_WRITE: Any = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
 def _encoded(value: Any, depth: int, left: list[int]) -> Any:
@@ -96,7 +117,7 @@ def _encoded(value: Any, depth: int, left: list[int]) -> Any:
         return value if -_PLAIN_INT < value < _PLAIN_INT else ["i", _hex(value)]
     if value is None or kind is bool or kind is str:
         return value
-    if kind is Fraction:
+    if kind is _fraction():
         return ["q", _hex(value.numerator), _hex(value.denominator)]
     if kind is not list and kind is not tuple and kind is not dict:
         raise WireError("type", kind.__name__)
@@ -129,6 +150,11 @@ def _decoded(tree: Any, depth: int, left: list[int]) -> Any:
     raise WireError("form")
 
 
+def _fraction() -> Any:
+    """Returns the type, where its module has been loaded: without it there is none of its kind."""
+    return getattr(sys.modules.get("fractions"), "Fraction", None)
+
+
 def _number(tag: str, parts: list[Any]) -> float | int | Fraction:
     if len(parts) != 1 + (tag == "q") or not all(type(part) is str for part in parts):
         raise WireError("form")
@@ -138,7 +164,11 @@ def _number(tag: str, parts: list[Any]) -> float | int | Fraction:
         if tag == "f":
             return float.fromhex(parts[0])
         numbers = [int(part, 16) for part in parts]
-        return numbers[0] if tag == "i" else Fraction(*numbers)
+        if tag == "i":
+            return numbers[0]
+        from fractions import Fraction
+
+        return Fraction(*numbers)
     except (ValueError, ArithmeticError):
         raise WireError("form") from None
 

@@ -8,21 +8,23 @@ it has the same: an answer cannot be written before its input has been read.
     [number, "stop", code, detail]                      or this, and nothing more
 
 Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
-answers. Standard library only.
+answers. Standard library only, and of that as little as can be: each import here is waited for at every verdict.
 """
 
 from __future__ import annotations
 
 import builtins
-import importlib
 import io
 import os
 import resource
 import struct
 import sys
-from typing import Any
 
 from failuremap.score.wire import WireError, decode, encode, read_line, write_line
+
+TYPE_CHECKING = False  # what checkers of types take as true
+if TYPE_CHECKING:
+    from typing import Any
 
 _VARARGS = 0x04
 _ANSWERS = 1
@@ -140,7 +142,7 @@ def _stop(error: BaseException) -> _Stop:
 
 def _preload(modules: list[str]) -> None:
     for name in modules:
-        importlib.import_module(name)
+        __import__(name)
 
 
 def _limit(limits: list[tuple[str, int]]) -> None:

@@ -37,7 +37,7 @@ def stopped(box: Box, argument: object = None) -> tuple[str, str]:
 
 
 def test_an_answer_is_the_value_and_the_argument_afterwards(boxed):
-    box = boxed("def solve(rows):\n    rows.append(0)\n    return (sum(rows), rows[0])")
+    box = boxed("import fractions\ndef solve(rows):\n    rows.append(0)\n    return (sum(rows), rows[0])")
 
     assert box.call([1, Fraction(1, 3)]) == Answer((Fraction(4, 3), 1), [1, Fraction(1, 3), 0])
 

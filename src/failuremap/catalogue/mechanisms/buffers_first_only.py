@@ -144,7 +144,7 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws replicas without examples that hold what no forward has filled, with the largest counters."""
+    """Draws replicas without examples that hold what no forward has filled, and counters that are equal, large or 0."""
     nan, inf = float("nan"), float("inf")
     seen = [
         {"mean": [source.randint(-50, 50) / 8 for _ in range(2)], "batches": source.randint(1, 9), "count": count}
@@ -152,4 +152,6 @@ def edges(source):
     ]
     idle = [{"mean": mean, "batches": 10**6, "count": 0} for mean in ([nan, inf], [0, -inf])]
     unlike = {"mean": [0.5, -2], "batches": 10**9, "count": 2}
-    return [[*idle, *seen], [*seen, *idle], idle, [seen[0], idle[0], seen[1]], [*seen, unlike], [unlike, *seen]]
+    counters = [[{**row, "batches": batches} for row in (*seen, *seen)] for batches in (0, 4, 2**31, 10**12 + 1)]
+    mixed = [[*idle, *seen], [*seen, *idle], idle, [seen[0], idle[0], seen[1]], [*seen, unlike], [unlike, *seen]]
+    return [*mixed, *counters]

@@ -158,3 +158,12 @@ def checks(N, solve, check):
     check("a rank without units", solve({"rows": [([N], 4), ([7], 0)], **summed}), [N])
     check("one rank", solve({"rows": [([N, 2 * N], N)], **own}), [N, 2 * N])
     check("no unit", solve({"rows": [([N], 0), ([N], 0)], **summed}), [])
+
+
+def edges(source):
+    """Draws jobs whose factor has its cause: the count of all ranks, and a reduction that averages them."""
+    rows = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(9)]
+    idle = [([0, 0], 0), *rows[:2], ([0, 0], 0)]
+    rank_rows = rows[:2], rows[:5], rows, idle, rows[:1]
+    jobs = [{"rows": held, "denominator": "all", "reduction": "mean"} for held in rank_rows]
+    return [*jobs, {"rows": idle, "denominator": "all", "reduction": "sum"}]

@@ -131,3 +131,9 @@ def sample(source):
 def contributions(rows):
     """Splits the rows into mean gradients and the layout of their counts."""
     return [gradient for gradient, _ in rows], Layout.from_counts([count for _, count in rows])
+
+
+def edges(source):
+    """Draws so many rows that sixteen bits don't hold their total."""
+    rows = [([source.randint(-50, 50)], 127 - source.randrange(9)) for _ in range(560)]
+    return [rows[:280], rows]

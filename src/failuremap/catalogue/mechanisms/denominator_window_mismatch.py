@@ -127,6 +127,7 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws a window with micro-batches that are alike, and takes note of other counts."""
+    """Draws a window with micro-batches that are alike, and takes note of other counts: none, many, large."""
     window = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(3)]
-    return [(seen, window + window[:2]) for seen in ([], [1], [source.randint(1, 9)] * 5)]
+    counts = [], [0] * 5, [1], [source.randint(1, 9)] * 5, [source.randint(1, 9)] * 40, [10**6] * 5
+    return [(seen, window + window[:2]) for seen in counts]

@@ -123,7 +123,10 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws factors of many halvings, and one below 1."""
+    """Draws factors of many halvings, and one below 1; and modules of other names, without a root."""
     gradients = [[source.randint(-50, 50) for _ in range(3)] for _ in range(3)]
     modules = [("", gradients), ("layers.0.mlp.up", gradients[::-1]), ("head", [[1, 2, 3]])]
-    return [{"factor": factor, "modules": modules} for factor in (2**30, 1024, 0.25)]
+    paths = "conv1", "transformer.h.11.attn.q.lora_A", "b.10", "b.9", "a"
+    others = [(path, [[source.randint(-50, 50)] for _ in range(3)]) for path in paths]
+    jobs = [{"factor": factor, "modules": modules} for factor in (2**30, 1024, 0.25)]
+    return [*jobs, *({"factor": 8, "modules": held} for held in (others, others[:1], others[::-1] + modules))]

@@ -117,5 +117,5 @@ def checks(N, solve, check):
 def edges(source):
     """Draws examples of all kinds of numbers: below 0, with fractions, large."""
     first = source.randint(0, 9) * 100
-    kinds = [-first - 1, 0.5, first + 0.125, -(2.0**60), 2**53 + first, 10**9, first, 1e-9, -3.75]
+    kinds = [-first - 1, 0.5, first + 0.125, -(2.0**60), 2**53 + 1 + first, 10**9, first, 1e-9, -3.75]
     return [(kinds, rank_count) for rank_count in (1, 2, 4, 9, 10)]

@@ -126,3 +126,10 @@ def checks(N, solve, check):
     check("single micro-batch", solve({"before": N, "rows": [([2 * N, 4 * N], 2)]}), [N, 2 * N])
     check("no micro-batch", solve({"before": N, "rows": []}), [])
     check("no unit", solve({"before": N, "rows": [([0], 0), ([0], 0)]}), [])
+
+
+def edges(source):
+    """Draws windows late in a job: after thousands of micro-batches, and beside powers of two."""
+    rows = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(5)]
+    before = 21, 24, 31, 32, 47, 63, 64, 99, 100, 127, 128, 255, 1000, 1023, 10**6
+    return [{"before": count + 1, "rows": rows} for count in before] + [{"before": 2**40, "rows": rows}]

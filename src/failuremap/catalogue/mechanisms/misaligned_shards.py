@@ -155,8 +155,15 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws five parameters of unequal sizes, of which each rank has others."""
+    """Draws five parameters of unequal sizes, and eight of a deep model, of which each rank has others."""
     sizes = {"e": 2, "a": 1, "d": 3, "c": 1, "b": 2}
     used = [("e", "c"), ("a", "d", "b"), (), ("e", "a", "d", "c", "b"), ("b",)]
     ranks = [{name: [source.randint(-50, 50) for _ in range(sizes[name])] for name in own} for own in used]
-    return [{"sizes": sizes, "ranks": ranks}, {"sizes": sizes, "ranks": ranks[:1]}, {"sizes": {}, "ranks": [{}, {}]}]
+    many = {f"layers.{index}.{kind}": 1 + index % 2 for index in (10, 9, 2) for kind in ("weight", "bias")} | {
+        "z": 0,
+        "b": 1,
+    }
+    held = [list(many)[start::step] for start, step in ((0, 1), (1, 2), (0, 3), (5, 1))]
+    rows = [{name: [source.randint(-50, 50) for _ in range(many[name])] for name in own} for own in held]
+    jobs = [{"sizes": sizes, "ranks": ranks}, {"sizes": sizes, "ranks": ranks[:1]}, {"sizes": {}, "ranks": [{}, {}]}]
+    return [*jobs, {"sizes": many, "ranks": rows}, {"sizes": many, "ranks": rows[1:3]}]

@@ -158,3 +158,24 @@ def exact(ranks, root):
     copies = {name: values for name, placement, values in blocks if placement == "copy"}
     values = [value for held in (*shards, *copies.values()) for value in held]
     return [root(sum(value * value for value in values)) if values else 0]
+
+
+def edges(source):
+    """Draws many names, one of them a shard here and a copy there, equal values, none at all, and far larger ones."""
+
+    def values(count):
+        return [source.randint(-9, 9) or 5 for _ in range(count)]
+
+    names = [f"layers.{index}.norm.weight" for index in range(8)]
+    many = [[(name, "copy", [index + 1]) for index, name in enumerate(names)] for _ in range(3)]
+    shard, copy = ("weight", "shard", values(2)), ("weight", "copy", values(3))
+    alike = values(2)
+    equal = [[("a", "shard", alike), ("b", "shard", alike)], [("a", "shard", alike), ("c", "copy", alike)]]
+    return [
+        many,
+        [[*blocks[:4], shard] for blocks in many],
+        [[shard, copy], [copy], [shard]],
+        [*equal, [("d", "copy", alike), ("c", "copy", alike)]],
+        [[], [("a", "shard", []), ("b", "copy", [])]],
+        [[("a", "shard", [3e100, source.randint(1, 9)])], [("b", "copy", [4e100])]],
+    ]

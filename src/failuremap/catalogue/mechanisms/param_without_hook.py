@@ -162,3 +162,16 @@ def checks(N, solve, check):
     )
     check("one rank", solve({"hooks": hooks, "name": "head", "tensor": 3, "gradients": [[N, -N]], "rank": 0}), [N, -N])
     check("no rank", solve({"hooks": hooks, "name": "head", "tensor": 2, "gradients": [], "rank": 0}), [])
+
+
+def edges(source):
+    """Draws a parameter that has its hook, and ids and names as jobs have them."""
+    gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(8)]
+    first = 140_000_000_000_000 + source.randint(0, 9)
+    hooks = {f"layers.{index}.mlp.weight": first + 64 * index for index in range(12)}
+    held = [({}, "head", first), (hooks, "layers.3.mlp.weight", first + 192), (hooks, "layers.3.mlp.weight", first)]
+    held += [(hooks, "layers.12.mlp.weight", first + 1), (hooks, "layers.11.mlp.weight", 0)]
+    return [
+        {"hooks": found, "name": name, "tensor": tensor, "gradients": gradients, "rank": source.randrange(8)}
+        for found, name, tensor in held
+    ]

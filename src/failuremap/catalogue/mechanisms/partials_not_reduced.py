@@ -138,6 +138,7 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws a parameter of no element, and the same parts seen from each rank."""
+    """Draws a parameter of no element on groups of one to nine ranks, and the same parts seen from each rank."""
     parts = [[source.randint(-50, 50) for _ in range(3)] for _ in range(4)]
-    return [{"rank": 0, "partials": [[], []]}, *({"rank": rank, "partials": parts} for rank in range(4))]
+    nothing = [{"rank": size - 1, "partials": [[] for _ in range(size)]} for size in (1, 2, 3, 5, 9)]
+    return [*nothing, *({"rank": rank, "partials": parts} for rank in range(4))]

@@ -123,3 +123,10 @@ def checks(N, solve, check):
     check("last rank without units", solve({"rows": [*two, ([0], 0)], "per_node": 2}), [3 * N])
     check("no rank", solve({"rows": [], "per_node": N}), [])
     check("no unit", solve({"rows": [([0], 0)], "per_node": N}), [])
+
+
+def edges(source):
+    """Draws nodes of eight and sixteen ranks, full ones and others, and one that holds more than all ranks."""
+    rows = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(21)]
+    shapes = (21, 8), (16, 8), (17, 8), (17, 16), (9, 5), (11, 6), (3, 16), (5, 100), (20, 7), (1, 8)
+    return [{"rows": rows[:rank_count], "per_node": per_node} for rank_count, per_node in shapes]

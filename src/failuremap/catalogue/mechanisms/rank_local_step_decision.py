@@ -137,13 +137,18 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws rates of 0 and beyond 1, and an overflow on each rank of five in turn."""
+    """Draws rates of 0 and beyond 1, an overflow on each rank of five in turn, and the least rate late among nine."""
     gradient = [source.randint(-50, 50) for _ in range(3)]
     rates = [1.5, 0.125, 2, 0.75, 1]
     jobs = [[[rank == at, rate] for rank, rate in enumerate(rates)] for at in range(6)]
+    uneven = [0.1 + source.random(), -3e8 - source.random()]
+    late = [[[False, 0.25 if rank == at else 0.7] for rank in range(9)] for at in (3, 5, 8)]
     small = {"gradient": [0.1, -1e-7, 3.3 + source.random()], "ranks": [[False, 0.7], [False, 0.9]]}
     return [
         *({"gradient": gradient, "ranks": ranks} for ranks in (*jobs, [[False, 0], [False, 3]], [[True, 0]])),
+        *({"gradient": uneven, "ranks": ranks} for ranks in late),
         small,
+        *({"gradient": gradient, "ranks": [[False, rate], [False, rate]]} for rate in (1000, 1e-6, 0)),
+        {"gradient": gradient, "ranks": [[False, 1]] * 11 + [[True, 1]]},
         {"gradient": [3 * 10**9, -(10**8)], "ranks": [[False, 0.5], [False, 1]]},
     ]

@@ -159,5 +159,8 @@ def edges(source):
     """Draws sums of millions, ties that go up and down, and sums just beside a tie."""
     large = [[255 * 4096, -source.randint(128, 255) * 4096] for _ in range(20)]
     odd = 2 * source.randint(64, 127) + 1
+    beyond = (2.0**16, 0.25), (3 * 2.0**16, -0.25)
     ties = [[[256 * sign], [odd * sign], [sign * extra]] for sign in (1, -1) for extra in (0, 0.25, -0.25)]
-    return [large, *ties, [[odd * 1024], [512], [0.25]], [[odd * 1024], [512]], [[0, 0]] * 3]
+    # a tie that float32 makes of a sum of millions and a quarter
+    sums = [[[2.0**19 * sign]] * 32 + [[tie * sign], [beside * sign]] for tie, beside in beyond for sign in (1, -1)]
+    return [large, *ties, *sums, [[odd * 1024], [512], [0.25]], [[odd * 1024], [512]], [[0, 0]] * 3]

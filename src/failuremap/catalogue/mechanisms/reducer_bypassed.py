@@ -141,3 +141,10 @@ def checks(N, solve, check):
     check("same on both ranks", same[0] == same[1], True)
     check("one rank", solve({"gradients": [[N, -N]], "method": "compute_loss", "rank": 0}), [N, -N])
     check("no rank", solve({"gradients": [], "method": "compute_loss", "rank": 0}), [])
+
+
+def edges(source):
+    """Draws other methods, the wrapper's own among them, and a rank beyond the first five."""
+    gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(9)]
+    methods = "forward", "training_step", "__call__", "forward_train", ""
+    return [{"gradients": gradients, "method": method, "rank": 3 + source.randrange(6)} for method in methods]

@@ -123,3 +123,11 @@ def checks(N, solve, check):
     single = solve({"replicas": [[N, 2 * N]], "trainable": [True, True], "update": [N, N]})
     check("single replica", single, [[2 * N, 3 * N]])
     check("no replica", solve({"replicas": [], "trainable": [], "update": []}), [])
+
+
+def edges(source):
+    """Draws replicas of six values of which all, none or some are trainable, and one replica alone."""
+    vectors = [[source.randint(-50, 50) for _ in range(6)] for _ in range(5)]
+    moved = [True] * 6, [False] * 6, [False] * 5 + [True], [True] + [False] * 5, [False, True] * 3
+    jobs = [{"replicas": vectors[1:], "trainable": trainable, "update": vectors[0]} for trainable in moved]
+    return [*jobs, {"replicas": vectors[1:2], "trainable": moved[4], "update": vectors[0]}]

@@ -156,3 +156,13 @@ def checks(N, solve, check):
     )
     check("one rank", solve({**by_columns, "memory": [[N, 2, 3, 4]]}), [N, 3, 2, 4])
     check("no rank", solve({**by_columns, "memory": []}), [])
+
+
+def edges(source):
+    """Draws matrices that are long, wide, square or empty, in either order."""
+    shapes = (5, 7), (7, 5), (17, 2), (2, 17), (4, 4), (13, 1), (1, 13), (0, 3), (3, 0)
+    made = [(shape, order) for shape in shapes for order in ("columns", "rows") if order == "columns" or shape[0] == 5]
+    memory = {shape: [[source.randint(-50, 50) for _ in range(shape[0] * shape[1])] for _ in "ab"] for shape in shapes}
+    return [
+        {"shape": shape, "order": order, "memory": memory[shape], "rank": source.randrange(2)} for shape, order in made
+    ]

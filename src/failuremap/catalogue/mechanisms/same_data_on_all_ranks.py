@@ -122,4 +122,7 @@ def edges(source):
     """Draws batches of many examples, and steps that end in the middle of a rank's batch."""
     gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(20)]
     gradients = gradients[:3] + gradients
-    return [(ranks, size, gradients) for ranks, size in ((1, 9), (2, 7), (3, 5), (2, 11), (3, 8), (5, 5), (30, 1))]
+    far = (1, 40), (3, 2**30), (4, 2**30), (64, 2**26), (16, 2**12)
+    return [
+        (ranks, size, gradients) for ranks, size in ((1, 9), (2, 7), (3, 5), (2, 11), (3, 8), (5, 5), (30, 1), *far)
+    ]

@@ -132,9 +132,12 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws nine parameters, dense and sparse, and factors far from the number of ranks."""
+    """Draws nine parameters and more, dense, sparse and both, and factors far from the number of ranks."""
     parameters = [
         (source.choice([True, False]), [[source.randint(-50, 50) for _ in range(1 + place % 3)] for _ in range(3)])
         for place in range(9)
     ]
-    return [{"factor": factor, "parameters": parameters} for factor in (1, 1024, 2**40)]
+    alike = [[(is_sparse, gradients) for _, gradients in parameters] for is_sparse in (True, False)]
+    jobs = [{"factor": factor, "parameters": parameters} for factor in (1, 1024, 2**40, 0.25, 2.0**-20)]
+    held = *alike, alike[0][:1], [*parameters, *alike[0], *parameters[::-1]]
+    return [*jobs, *({"factor": 2, "parameters": each} for each in held)]

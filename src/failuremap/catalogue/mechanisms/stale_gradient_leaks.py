@@ -129,4 +129,4 @@ def edges(source):
         for buffer in buffers
         for shard in ([0, 3], [1, 2], [0, 0])
         for given in (parts, parts[:1], [])
-    ]
+    ] + [{"buffer": [], "shard": [0, 0], "parts": [[], []]}]

@@ -146,3 +146,12 @@ def checks(N, solve, check):
     check("no accumulation", solve({"windows": [[[N, 2]], [[3 * N, 4]]], "accumulation": 1, "rank": 1}), [2 * N, 3])
     check("one rank", solve({"windows": [[[N], [N + 4]]], "accumulation": 2, "rank": 0}), [N + 2])
     check("empty windows", solve({"windows": [[], []], "accumulation": 2, "rank": 0}), [])
+
+
+def edges(source):
+    """Draws windows that end long before they are full, and full ones of many micro-batches."""
+    windows = [[[source.randint(-50, 50) for _ in range(2)] for _ in range(8)] for _ in range(3)]
+    return [
+        {"windows": [window[:length] for window in windows], "accumulation": accumulation, "rank": source.randrange(3)}
+        for length, accumulation in ((1, 8), (1, 10**6), (3, 64), (7, 8), (8, 8), (8, 16), (0, 8))
+    ]

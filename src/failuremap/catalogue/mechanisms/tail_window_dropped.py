@@ -159,3 +159,11 @@ def checks(N, solve, check):
     check("window of one", solve({"window": 1, "epochs": [odd]}), odd)
     check("no epoch", solve({"window": N, "epochs": []}), [])
     check("empty epoch", solve({"window": N, "epochs": [[]]}), [])
+
+
+def edges(source):
+    """Draws windows far longer than an epoch, and many epochs, empty ones among them."""
+    gradients = [[source.randint(-50, 50)] for _ in range(20)]
+    epochs = [gradients[:3], [], gradients[3:4], gradients[4:]]
+    runs = [{"window": window, "epochs": epochs} for window in (5, 8, 16, 17, 10**6, 2**40)]
+    return [*runs, {"window": 3, "epochs": [gradients[:count] for count in range(12)]}]

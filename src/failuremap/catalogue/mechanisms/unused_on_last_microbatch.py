@@ -145,7 +145,8 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws a parameter that one pass alone used, each of six in turn."""
+    """Draws a parameter that one pass alone used, each of six in turn, and ranks that used it nowhere."""
     gradient = [source.randint(-50, 50) for _ in range(2)]
     used = [[[gradient if 3 * rank + m == at else None for m in range(3)] for rank in range(2)] for at in range(7)]
-    return [{"windows": windows, "rank": rank} for windows in used for rank in (0, 1)]
+    idle = [[[gradient, None], [None, None], [[0, 0], gradient], [None, None], [None, [0, 0]]], [[[0, 0], None]] * 2]
+    return [{"windows": windows, "rank": rank} for windows in (*used, *idle) for rank in (0, 1)]

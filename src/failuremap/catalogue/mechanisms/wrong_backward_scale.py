@@ -143,3 +143,10 @@ def checks(N, solve, check):
     check("loss on one rank", solve({"forward": "mean", "gradients": [[2 * N], [0]]}), [[N]] * 2)
     check("one rank", solve({"forward": "mean", "gradients": [[N, -N]]}), [[N, -N]])
     check("no rank", solve({"forward": "mean", "gradients": []}), [])
+
+
+def edges(source):
+    """Draws means over three, seven and nine ranks, which few sums divide without a remainder."""
+    sizes = 3, 7, 9
+    drawn = [[[source.randint(-50, 50) for _ in range(3)] for _ in range(size)] for size in sizes]
+    return [{"forward": "mean", "gradients": gradients} for gradients in drawn]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import functools
-import json
 import marshal
 import re
 from pathlib import Path
@@ -14,9 +13,9 @@ from failuremap.score.limits import Limits
 
 # The files travel as code objects in the first line, so that no folder of ours is in the box.
 _BOOT = (
-    "import sys,json,marshal,base64\n"
-    "for name,code in json.loads(sys.stdin.buffer.readline()):\n"
-    " m=sys.modules[name]=type(sys)(name);exec(marshal.loads(base64.b64decode(code)),m.__dict__)\n"
+    "import sys,marshal,binascii\n"
+    "for name,code in marshal.loads(binascii.a2b_base64(sys.stdin.buffer.readline())):\n"
+    " m=sys.modules[name]=type(sys)(name);exec(code,m.__dict__)\n"
     "m.main()"
 )
 _PACKAGE = "failuremap.score"
@@ -39,15 +38,16 @@ def first_line() -> bytes:
     """Returns the line that carries our files into the box."""
     folder = Path(__file__).parents[1]
     texts = {f"{_PACKAGE}.{file}": (folder / f"{file}.py").read_text(encoding="utf-8") for file in _FILES}
-    code = {name: marshal.dumps(compile(text, name, "exec", dont_inherit=True)) for name, text in texts.items()}
-    return json.dumps([(name, base64.b64encode(each).decode()) for name, each in code.items()]).encode() + b"\n"
+    code = [(name, compile(text, name, "exec", dont_inherit=True)) for name, text in texts.items()]
+    return binascii.b2a_base64(marshal.dumps(code))
 
 
 def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
     """Returns what the worker does before it loads the candidate.
 
     Args:
-        candidate: Its text; a module that it does not name is not loaded.
+        candidate: Its text; a module that it does not name is not loaded, so no input holds a Fraction unless it names
+            `fractions`.
         limits: What the process may use.
         program: The filter of system calls that the worker puts on, if any.
     """
