@@ -119,3 +119,8 @@ def sample(source):
 def contributions(rows):
     """Takes the rank's gradient as one of one unit, or of none where it has left."""
     return [gradient for gradient, _ in rows], Layout.from_counts([int(is_there) for _, is_there in rows])
+
+
+def edges(source):
+    """Draws groups of eight ranks and more that are all there."""
+    return [[([source.randint(-50, 50) for _ in range(2)], True) for _ in range(count)] for count in (8, 9, 12)]

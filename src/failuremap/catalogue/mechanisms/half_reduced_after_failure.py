@@ -148,11 +148,12 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws buckets of five ranks, of twelve and of one; none of them saw an error, or one alone did."""
+    """Draws buckets of five ranks, of twelve and of one, and the same twice; none saw an error, or one alone did."""
     buckets = [[[source.randint(-50, 50) for _ in range(2)] for _ in range(5)] for _ in range(2)]
     seen = [[None] * rank + [at] + [None] * (4 - rank) for rank in range(5) for at in (0, 1)]
     jobs = [{"buckets": buckets, "failed": failed, "rank": 1} for failed in ([None] * 5, *seen)]
     many = [[[source.randint(-50, 50)] for _ in range(12)] for _ in range(7)]
     late = [{"buckets": many, "failed": [None] * 11 + [at], "rank": 2} for at in (None, 0, 6)]
     alone = [{"buckets": [bucket[:1] for bucket in many[:2]], "failed": [at], "rank": 0} for at in (None, 0, 1)]
-    return [*jobs, *late, *alone, {"buckets": [], "failed": [None, None], "rank": 0}]
+    several = [{"buckets": buckets * times, "failed": [None] * 5, "rank": 2} for times in (4, 5, 6)]
+    return [*jobs, *several, *late, *alone, {"buckets": [], "failed": [None, None], "rank": 0}]

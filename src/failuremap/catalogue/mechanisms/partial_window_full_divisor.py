@@ -118,6 +118,14 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws windows far shorter than the setting."""
+    """Draws windows far shorter than the setting, and full ones in which gradients come twice."""
     gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(5)]
-    return [(10**12, gradients), (2**60, gradients[:1]), (6, gradients), (5, gradients), (9, gradients + gradients[:2])]
+    several = [(10, gradients * 2), (13, gradients * 2 + gradients[:3])]
+    return [
+        *several,
+        (10**12, gradients),
+        (2**60, gradients[:1]),
+        (6, gradients),
+        (5, gradients),
+        (9, gradients + gradients[:2]),
+    ]

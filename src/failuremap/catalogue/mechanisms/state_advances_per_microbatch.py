@@ -143,14 +143,9 @@ def checks(N, solve, check):
 
 
 def edges(source):
-    """Draws a step late in a run, of odd numbers, and one that no micro-batch moves."""
+    """Draws a step late in a run, of odd numbers, one that no micro-batch moves, and a gradient twice."""
     weights, momentum, *gradients = ([source.randint(-50, 50) * 202 + 1 for _ in range(2)] for _ in range(7))
     steps = 99, 1000, 65_535, 10**6, 2**24 + 1, 2**31 - 1, 2**32 - 1, 2**40
     late = [((weights, momentum, count), gradients[: 1 + place % 5]) for place, count in enumerate(steps)]
-    return [*late, ((weights, momentum, 2**31 - 1), [])]
-
-
-def edges(source):
-    """Draws windows in which one gradient comes twice, up to one of nine micro-batches."""
-    weights, momentum, *gradients = [[source.randint(-50, 50) for _ in range(2)] for _ in range(10)]
-    return [((weights, momentum, 3), gradients[:count] + gradients[:1]) for count in (1, 4, 8)]
+    twice = [((weights, momentum, 3), gradients[:count] * 2) for count in (1, 2, 5)]
+    return [*late, *twice, ((weights, momentum, 2**31 - 1), [])]

@@ -143,9 +143,19 @@ def contributions(rows):
 
 
 def edges(source):
-    """Draws weights of tenths, of trillionths, far smaller and far larger, and rows without weight beside them."""
+    """Draws weights of tenths, of trillionths, far smaller and far larger, rows without weight, and rows twice."""
     rows = [([source.randint(-50, 50) for _ in range(2)], weight) for weight in (0.1, 0.7, 1e-12)]
     empty = ([0, 0], 0)
     weights = (1e-30, 3e-30), (2.0**-60, 0.25), (1e-280, 1e-290), (10**12, 0.1), (2.5e15, 3), (1e290, 1e280)
+    several = [rows * 3, rows * 5]
     far = [[(row[0], weight) for row, weight in zip(rows, pair, strict=False)] for pair in weights]
-    return [rows, [empty, *rows], [*rows[:1], empty], rows[2:], [empty, ([0, 0], 0.0)], [([], 1), ([], 2)], *far]
+    return [
+        *several,
+        rows,
+        [empty, *rows],
+        [*rows[:1], empty],
+        rows[2:],
+        [empty, ([0, 0], 0.0)],
+        [([], 1), ([], 2)],
+        *far,
+    ]
