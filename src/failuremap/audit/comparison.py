@@ -120,6 +120,7 @@ def _settled(step: Judged, captured: list[Judged], found: dict[int, Judged], con
         unexplained=[reason for reason in step.unexplained if reason not in said],
         unmeasured=[reason for reason in step.unmeasured if reason not in said],
         notes=[note for note in step.notes if note not in noted],
+        unjudged=step.unjudged.intersection(*(other.unjudged for other in found.values())),
     )
 
 
@@ -144,6 +145,7 @@ def judge_compared(made: Compared, previous: Step | None, asked: Asked) -> Judge
     else:
         judged = judge(step, previous, asked)
     judged.notes = [note for note in judged.notes if not note.startswith(_CROSSED)]
+    judged.names = made.names
     _tell_apart(judged, step, left)
     _tell_absent(judged, step)
     return judged

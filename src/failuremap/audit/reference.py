@@ -64,8 +64,10 @@ class Compared:
     """A step with the reference's contributions, and what of it was left out."""
 
     step: Step
+    names: frozenset[str]
+    """The parameters, by the names that they have in the job."""
     noise: list[str]
-    """Parameters whose gradient is rounding, and hardly more."""
+    """Those whose gradient is rounding, and hardly more."""
 
 
 def read_reference(folder: Path) -> Reference | None:
@@ -129,7 +131,8 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     laid = _laid_out(step, reference, names, owed)
     noise = [p for p in laid.parameters if tolerance(p.dtype, 1) > _NOISE]
     left = np.array([p not in noise for p in laid.parameters], dtype=bool)
-    return Compared(replace(laid, present_RP=laid.present_RP & left), [p.name for p in noise])
+    own = frozenset(parameter.name for parameter in step.parameters)
+    return Compared(replace(laid, present_RP=laid.present_RP & left), own, [p.name for p in noise])
 
 
 def _names(step: Step, reference: Reference) -> dict[str, list[Name]]:

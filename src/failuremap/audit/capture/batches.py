@@ -22,6 +22,8 @@ class Call:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    model: str = ""
+    """The class of what was called."""
 
 
 @dataclass
@@ -45,13 +47,23 @@ class Batch:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments of the first call."""
-        return self.calls[0].args if self.calls else ()
+        """The positional arguments of the call, where there was one."""
+        return self._only.args
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The named arguments of the first call."""
-        return self.calls[0].kwargs if self.calls else {}
+        """The named arguments of the call, where there was one."""
+        return self._only.kwargs
+
+    @property
+    def _only(self) -> Call:
+        if len(self.calls) != 1:
+            told = ", ".join(call.model for call in self.calls) or "none"
+            raise LookupError(
+                f"batch.args and batch.kwargs are of one call, and this pass is made of {len(self.calls)} ({told}): use "
+                "batch.calls, or say in the script what it is made of, failuremap.batch(...), and use batch.told"
+            )
+        return self.calls[0]
 
     @property
     def content(self) -> tuple[Any, ...]:
@@ -130,18 +142,24 @@ def _shape_of(value: Any) -> Any:
     return [_shape_of(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def twice(value: Any, size: int) -> Any:
+def twice(value: Any, size: int, *, flat: bool = False) -> Any:
     """Nested data with every tensor of `size` rows put twice, one copy behind the other.
+
+    Args:
+        value: The data.
+        size: Rows of the batch.
+        flat: Whether tensors of several times as many rows are, too: rows of rows, laid out flat.
 
     Example:
         >>> twice({"x": torch.tensor([1, 2])}, 2)
         {'x': tensor([1, 2, 1, 2])}
     """
     if isinstance(value, Tensor):
-        return torch.cat([value, value]) if value.dim() and value.shape[0] == size else value
+        rows = value.shape[0] if value.dim() else 0
+        return torch.cat([value, value]) if size and rows and (rows % size == 0 if flat else rows == size) else value
     if isinstance(value, dict):
-        return {key: twice(item, size) for key, item in value.items()}
+        return {key: twice(item, size, flat=flat) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [twice(item, size) for item in value]
+        items = [twice(item, size, flat=flat) for item in value]
         return items if isinstance(value, list) else tuple(items)
     return value

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 WINDOWS = 2
 """Windows that are kept."""
 LIMIT = 4 << 30
-"""Bytes that one rank keeps of one window, at most."""
+"""Bytes of weights that one rank keeps of one window, at most."""
+BATCH_LIMIT = 256 << 20
+"""Bytes of batches that it keeps."""
 MODEL, EVERY_RANK = "model", "every-rank"
 """What is kept where it is asked for: the pickled model, and parameters that are no DTensors on ranks beside 0."""
 
@@ -89,9 +91,11 @@ class Keeping:
             return
         if self._buffers is None:
             self._buffers = self._named_buffers()
-            self._evaluating = [name for root, name in self._named_modules() if not root.training]
+            modes = {name: inner.training for name, inner in self._recorder.modules.named_modules()}
+            self._evaluating = [name for name, training in modes.items() if not training]
         self._keep_model(module)
-        self._calls.append({"args": self._copier.copy(args), "kwargs": self._copier.copy(kwargs)})
+        call = {"args": self._copier.copy(args), "kwargs": self._copier.copy(kwargs)}
+        self._calls.append({**call, "model": type(_unwrapped(module)).__name__, "training": module.training})
 
     def leave(self) -> None:
         """Notes the end of a call."""
@@ -99,21 +103,20 @@ class Keeping:
 
     def add_target(self, target: Any) -> None:
         """Keeps what a loss function of torch was given as its target."""
-        if self.active and self._room():
+        if self._room():
             self._targets.append(self._copier.copy(target))
 
     def tell(self, told: tuple[Any, ...]) -> None:
         """Keeps what the script itself calls its batch."""
-        if self.active and self._room():
+        if self._room():
             self._told = self._copier.copy(told)
 
     def begin_pass(self, backward: int) -> None:
         """Notes a backward pass: what was kept since the last one is what it is made of."""
-        if self.active:
-            self._passes.append(
-                {"backward": backward, "calls": self._calls, "targets": self._targets, "told": self._told}
-            )
-            self._new_pass()
+        if self._room():
+            told = {"targets": self._targets, "told": self._told}
+            self._passes.append({"backward": backward, "calls": _trained_on(self._calls), **told})
+        self._new_pass()
 
     def on_step(self, stepper: Stepper) -> None:
         """Writes the window down that an optimizer is about to end."""
@@ -140,7 +143,9 @@ class Keeping:
     # ---- what is written
 
     def _room(self) -> bool:
-        return self._copier.byte_count <= LIMIT
+        if self.active and not self._recorder.active:
+            self.close()
+        return self.active and self._copier.byte_count <= BATCH_LIMIT
 
     def _write(self, stepper: Stepper) -> None:
         from failuremap.audit.capture.recorder import _place
@@ -160,7 +165,7 @@ class Keeping:
             if "parts" in held or rank == 0 or EVERY_RANK in self._wanted
         }
         weight_bytes = sum(held["local"].numel() * held["local"].element_size() for held in parameters.values())
-        if self._copier.byte_count + weight_bytes > LIMIT:
+        if weight_bytes > LIMIT or self._copier.byte_count > BATCH_LIMIT:
             kept["too_large"] = self._copier.byte_count + weight_bytes
         else:
             kept |= {"passes": self._passes, "left_out": sorted(set(self._copier.left_out))}
@@ -168,14 +173,11 @@ class Keeping:
             kept |= {"buffers": self._buffers or {}, "evaluating": self._evaluating}
         _save(kept, path)
 
-    def _named_modules(self) -> list[tuple[torch.nn.Module, str]]:
-        return self._recorder.modules.named_modules()
-
     def _named_buffers(self) -> dict[str, Tensor]:
         copier = Copier()
         held = {
             f"{name}.{own}".removeprefix("."): copier.copy(tensor)
-            for module, name in self._named_modules()
+            for name, module in self._recorder.modules.named_modules()
             for own, tensor in module.named_buffers(recurse=False)
         }
         self._copier.byte_count += copier.byte_count
@@ -229,6 +231,12 @@ def _left(keeping: weakref.ref[Keeping], module: torch.nn.Module, args: Any, res
         found.leave()
 
 
+def _trained_on(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls without those of an evaluation, where both were kept: a backward follows those in training mode."""
+    training = [call for call in calls if call["training"]]
+    return [{key: call[key] for key in ("args", "kwargs", "model")} for call in training or calls]
+
+
 def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     """The model inside DistributedDataParallel and torch.compile."""
     while type(module).__name__ in ("DistributedDataParallel", "OptimizedModule"):
@@ -241,12 +249,13 @@ def _held(recorder: Recorder, parameter: Tensor) -> dict[str, Any]:
     watched = recorder.by_tensor.get(parameter)
     layout = layout_of(parameter) if is_distributed(parameter) else getattr(watched, "piece", None)
     found = local(parameter).detach()
+    told = {"trained": parameter.requires_grad}
     if layout is None:
-        return {"local": found}
+        return {"local": found, **told}
     if layout.run is not None:
         found = found.reshape(-1)[: layout.run[1] - layout.run[0]]
     where = {"run": layout.run} if layout.run is not None else {"held": list(layout.held)}
-    return {"local": found, "shape": tuple(layout.shape), "parts": tuple(layout.parts), **where}
+    return {"local": found, "shape": tuple(layout.shape), "parts": tuple(layout.parts), **where, **told}
 
 
 def _copied(held: dict[str, Any]) -> dict[str, Any]:

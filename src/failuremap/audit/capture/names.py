@@ -71,9 +71,11 @@ class Modules:
                     seen.add(name)
                     yield name, parameter
 
-    def named_modules(self) -> list[tuple[torch.nn.Module, str]]:
-        """All modules, each with its name in the outermost one that holds it."""
-        return [(module, _without_wrappers(name)) for root in self._roots() for name, module in root.named_modules()]
+    def named_modules(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """All modules, each with its name in the outermost one that holds it; wrappers have that of what they wrap."""
+        for root in self._roots():
+            for name, module in root.named_modules():
+                yield _without_wrappers(f"{name}.").removesuffix("."), module
 
     def _resolve(self) -> None:
         taken = {str(name) for name in self._names.values()}

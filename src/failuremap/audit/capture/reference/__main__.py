@@ -19,7 +19,8 @@ from failuremap.audit.capture.reference import Refused
 from failuremap.audit.capture.reference.kept import Contribution, Window, read_windows
 from failuremap.audit.capture.reference.objective import Objective, Result, where_raised
 from failuremap.audit.capture.reference.rebuild import load, make_model
-from failuremap.audit.capture.sketch import Sketch, together
+from failuremap.audit.capture.pieces import together
+from failuremap.audit.capture.sketch import Sketch
 from failuremap.audit.fit import roundings_of
 from failuremap.audit.launch.reference import GRADIENTS
 from failuremap.audit.trace import TraceWriter
@@ -89,7 +90,7 @@ class _Run:
                 for rank, chunk in window.chunks(name, gradient).items():
                     dtype = roundings_of(objective.dtype, roundings.get(name, 1.0))
                     ids.append(self._id(name, rank, chunk, dtype))
-                    sketches.append(self._sketch(chunk)(chunk.contiguous()))
+                    sketches.append(self._sketch(chunk).read(chunk.contiguous()))
             fields = {
                 "kind": "contribution", "optimizer": window.optimizer, "count": window.count,
                 "members": contribution.members, "units": result.count, "loss": result.loss, "parameters": ids,

@@ -44,8 +44,8 @@ class Window:
         for rank, found in self.kept.items():
             if "too_large" in found:
                 raise Refused(
-                    f"rank {rank} would have to keep {found['too_large'] / 2**30:.1f} GiB of step {self.count + 1}, "
-                    "more than the limit of 4 GiB: audit a smaller model of the same code"
+                    f"rank {rank} would have to keep {found['too_large'] / 2**30:.1f} GiB of step {self.count + 1}; "
+                    "the limits are 4 GiB of weights and 256 MiB of batches: audit a smaller model of the same code"
                 )
         self.models = _same_batches({rank: _passes(found) for rank, found in self.kept.items()})
 
@@ -58,11 +58,6 @@ class Window:
     def evaluating(self) -> set[str]:
         """Names of the modules that were not in training mode."""
         return set(self.kept[0]["evaluating"])
-
-    @property
-    def left_out(self) -> list[str]:
-        """Types of arguments that could not be kept."""
-        return sorted({name for found in self.kept.values() for name in found["left_out"]})
 
     def sharded_along(self, name: str) -> int | None:
         """The dimension along which the ranks of a model hold a parameter in parts, by the script's own code."""
@@ -83,6 +78,11 @@ class Window:
                     parts = [self.kept[other]["parameters"][name]["local"] for other in self.models[0]]
                     found[name] = torch.cat(parts, dim)
         return found
+
+    @property
+    def trained(self) -> set[str]:
+        """Names of the parameters that may get a gradient."""
+        return {name for kept in self.kept.values() for name, held in kept["parameters"].items() if held["trained"]}
 
     def chunks(self, name: str, whole: Tensor) -> dict[int | None, Tensor]:
         """What each rank has of a tensor that is laid out as a parameter; under None where all have it whole."""

@@ -50,7 +50,7 @@ class Objective:
         self._function, self._path, self.model, self._buffers = function, path, model, buffers
         self._types: set[torch.dtype] = set()
 
-    def __call__(self, batch: Batch, seed: int = 0) -> Result:
+    def __call__(self, batch: Any, seed: int = 0) -> Result:
         """The gradient of the sum, with the random numbers of a seed."""
         set_buffers(self.model, self._buffers)
         self.model.zero_grad(set_to_none=True)
@@ -66,7 +66,7 @@ class Objective:
             raise Refused("the gradients of the reference are not finite (nan or inf)")
         return Result(found, float(loss.detach()), count)
 
-    def _evaluate(self, batch: Batch, seed: int) -> tuple[Tensor, float]:
+    def _evaluate(self, batch: Any, seed: int) -> tuple[Tensor, float]:
         _seed(seed)
         name = self._function.__name__
         try:
@@ -91,12 +91,12 @@ class Objective:
 
     # ---- what is checked, on one batch
 
-    def check(self, batch: Batch, result: Result) -> None:
+    def check(self, batch: Any, result: Result) -> None:
         """Refuses an objective that is random, or no sum."""
         self._check_repeats(batch, result)
         self._check_doubles(batch, result)
 
-    def _check_repeats(self, batch: Batch, result: Result) -> None:
+    def _check_repeats(self, batch: Any, result: Result) -> None:
         limit = 50 * self.epsilon
         again = _apart(self(batch).gradients, result.gradients)
         if again > limit:
@@ -116,15 +116,10 @@ class Objective:
         ]
         return f" ({found[0]!r} is a dropout in training mode)" if found else ""
 
-    def _check_doubles(self, batch: Batch, result: Result) -> None:
+    def _check_doubles(self, batch: Any, result: Result) -> None:
         """Two copies of a batch have twice the sum and twice the count; a mean stays as it is."""
         name = self._function.__name__
-        size = next((len(tensor) for tensor in tensors(batch.content) if tensor.dim()), 0)
-        doubled = Batch(
-            [Call(twice(call.args, size), twice(call.kwargs, size)) for call in batch.calls],
-            twice(batch.targets, size),
-            twice(batch.told, size),
-        )
+        doubled = _doubled(batch)
         try:
             set_buffers(self.model, self._buffers)
             loss, count = self._evaluate(doubled, 0)
@@ -162,7 +157,7 @@ class Objective:
         names = {str(dtype).removeprefix("torch.") for dtype in held}
         return max(names & set(EPSILON), key=lambda name: EPSILON[name], default="float32")
 
-    def roundings(self, batch: Batch, result: Result) -> dict[str, float]:
+    def roundings(self, batch: Any, result: Result) -> dict[str, float]:
         """By parameter how many roundings its gradient holds, from the depth, and from weights that differ by one each.
 
         The second is large where terms cancel, as in the gradient of a bias of attention keys, which is 0 but for them.
@@ -178,6 +173,16 @@ class Objective:
             parameter.data = kept[name]
         apart = {name: _apart({name: moved[name]}, {name: own}) for name, own in result.gradients.items()}
         return {name: max(_GROWTH ** (depth + 1), far / (4 * self.epsilon)) for name, far in apart.items()}
+
+
+def _doubled(batch: Any) -> Any:
+    """A batch with all its rows put twice; what `gather` returned may be of any form."""
+    content = batch.content if isinstance(batch, Batch) else batch
+    size = next((len(tensor) for tensor in tensors(content) if tensor.dim()), 0)
+    if not isinstance(batch, Batch):
+        return twice(batch, size, flat=True)
+    calls = [Call(twice(call.args, size), twice(call.kwargs, size), call.model) for call in batch.calls]
+    return Batch(calls, twice(batch.targets, size, flat=True), twice(batch.told, size, flat=True), batch.left_out)
 
 
 class _Types(TorchDispatchMode):
@@ -207,7 +212,7 @@ def _apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
         float((found[name].double() - tensor.double()).square().sum()) if name in found else square
         for name, tensor in wanted.items()
     )
-    return math.sqrt(apart / square) if square > 0 else 0.0
+    return math.sqrt(apart / square) if square else (math.inf if apart else 0.0)
 
 
 def where_raised(error: BaseException, path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -38,7 +38,7 @@ def make_model(folder: Path, build: Callable[[], object] | None) -> nn.Module:
 def load(model: nn.Module, window: Window) -> None:
     """Gives a model the weights, the buffers and the modes of a window's beginning."""
     weights, parameters = window.weights(), dict(model.named_parameters())
-    _compare_names(set(weights), set(parameters))
+    _compare_names(set(weights), window.trained, set(parameters))
     for name, parameter in parameters.items():
         if weights[name].shape != parameter.shape:
             raise Refused(
@@ -60,10 +60,11 @@ def set_buffers(model: nn.Module, buffers: dict[str, Tensor]) -> None:
             buffer.data = buffers[name].clone()
 
 
-def _compare_names(job: Collection[str], reference: Collection[str]) -> None:
+def _compare_names(job: set[str], trained: set[str], reference: set[str]) -> None:
+    """What the job holds and does not train, a teacher for one, may be absent from the reference's model."""
     for names, where, other in (
-        (set(job) - set(reference), "the job", "the reference's model"),
-        (set(reference) - set(job), "the reference's model", "the job"),
+        (trained - reference, "the job", "the reference's model"),
+        (reference - job, "the reference's model", "the job"),
     ):
         if names:
             shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
