@@ -113,7 +113,7 @@ class Keeping:
 
     def begin_pass(self, backward: int) -> None:
         """Notes a backward pass: what was kept since the last one is what it is made of."""
-        if self._room():
+        if self.active:
             told = {"targets": self._targets, "told": self._told}
             self._passes.append({"backward": backward, "calls": _trained_on(self._calls), **told})
         self._new_pass()
