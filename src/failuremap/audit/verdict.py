@@ -23,7 +23,9 @@ from failuremap.audit.trace import Trace, read_folder
 from failuremap.audit.windows import Assembler, Step
 
 # what capture failed at, where a part of the job went unseen
-_ESSENTIAL = ("on_gradient", "on_step", "flush_backward", "on_loss", "finish")
+_ESSENTIAL = tuple(
+    "on_gradient on_step on_loss backward _open_pass _close_pass flush_backward collective finish".split()
+)
 
 
 def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean") -> Verdict:

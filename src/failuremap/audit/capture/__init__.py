@@ -71,8 +71,9 @@ def start(recorder: Recorder) -> None:
 def finish() -> None:
     """Ends this process's trace; further calls do nothing."""
     if current is not None:
-        from failuremap.audit.capture import collectives, frameworks
+        from failuremap.audit.capture import collectives, frameworks, optimizers
 
         frameworks.tell(current)
+        optimizers.tell(current)
         current.finish()
         collectives.restore()

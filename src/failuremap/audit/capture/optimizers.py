@@ -36,9 +36,19 @@ def install(recorder: Recorder) -> None:
             return (args[0], observed, *args[2:]), kwargs
         return args, dict(kwargs, closure=observed)
 
-    register_optimizer_step_pre_hook(before_step)
+    recorder.step_hook = register_optimizer_step_pre_hook(before_step)
     for name in ("clip_grad_norm_", "clip_grads_with_norm_", "clip_grad_value_"):
         _watch_clip(recorder, name)
+
+
+@quiet
+def tell(recorder: Recorder) -> None:
+    """Notes that somebody has removed the hook by which steps are seen."""
+    hook = recorder.step_hook
+    if recorder.writer is not None and hook is not None and hook.id not in (hook.hooks_dict_ref() or ()):
+        recorder.note_error(
+            "on_step", RuntimeError("the hooks of all optimizers were removed: later steps went unseen")
+        )
 
 
 def _observing(recorder: Recorder, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:

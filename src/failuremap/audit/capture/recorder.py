@@ -62,6 +62,8 @@ class Recorder:
         self.opening: Callable[[int], tuple[Path, str]] | None = None
         """Says, given the rank, where the trace goes and which run it is of, where that is not known before."""
         self.keeping: Keeping | None = None
+        self.step_hook: Any = None
+        """Handle of the hook by which the steps of all optimizers are seen."""
         self.modules = Modules()
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
@@ -186,23 +188,32 @@ class Recorder:
         """Opens the record of a backward pass; a nested one (checkpointing) belongs to the outer."""
         self.depth += 1
         if self.depth == 1:
-            self.backward = Backward(self.backward_count, kind, path, unseen)
-            self.sampling.note_pass(self.backward_count)
-            if self.keeping is not None:
-                self.keeping.begin_pass(self.backward_count)
-            self._go_behind_own_hooks()
+            self._open_pass(kind, unseen, path)
+
+    @quiet
+    def _open_pass(self, kind: str, unseen: list[str], path: dict[str, Any]) -> None:
+        self.backward = Backward(self.backward_count, kind, path, unseen)
+        self.sampling.note_pass(self.backward_count)
+        if self.keeping is not None:
+            self.keeping.begin_pass(self.backward_count)
+        self._go_behind_own_hooks()
 
     def end_backward(self) -> None:
         """Closes the record of the outermost backward pass and writes it down."""
         self.depth = max(0, self.depth - 1)
         if self.depth or self.backward is None:
             return
+        self._close_pass()
+        self.backward = None
+        self.ddp_forwards.clear()
+
+    @quiet
+    def _close_pass(self) -> None:
+        assert self.backward is not None
         self.flush_backward()
         unread = self.backward.passed_by and not self.backward.written
         self.sampling.unread += unread
         self.backward_count += self.backward.written or unread
-        self.backward = None
-        self.ddp_forwards.clear()
 
     def _running(self) -> Backward:
         if self.backward is None:  # started by something other than torch.autograd's two functions
