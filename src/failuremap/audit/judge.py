@@ -19,7 +19,7 @@ from failuremap.audit.other_parameters import judge_other_parameters
 from failuremap.audit.rates import judge_rates
 from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
-from failuremap.audit.weigh import Readings, read_losses
+from failuremap.audit.weigh import Readings, hidden_losses, read_losses
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
 
@@ -44,6 +44,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     readings = read_losses(step.backwards, asked.unit)
     judged.losses_total = len(step.backwards)
     judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)
+    judged.notes += hidden_losses(step.backwards)
     judged.sites = sorted({term.name for way in readings.alternatives[:1] for term in way})
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     judged.unexplained += step.doubts

@@ -26,3 +26,11 @@ def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     """Ranks left steps out that the others took, and hold other weights since."""
     shown = "; ".join(f"rank {rank} leaves out step {step}" for rank, step in skipped[:3])
     return f"Not all ranks take the same steps: {shown}. {differ}"
+
+
+def weights_from_logits(function: str, site: str) -> str:
+    """How the weights of a loss were found whose inside is hidden."""
+    return (
+        f"weights read from the gradient at the logits ({function}, backward at {site}): in every row it is "
+        "w (softmax - onehot)"
+    )

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.step_words import weights_from_logits
 from failuremap.audit.story import Backward
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
 """(function, classes, place) -> contribution -> the losses called there."""
-# losses that were written out, by what they are made of; see capture/likelihoods.py
-_BY_HAND = ("log_softmax", "logsigmoid")
+# losses that were written out, by what they are made of; see capture/likelihoods.py and capture/logits.py
+_BY_HAND = ("log_softmax", "logsigmoid", "cross_entropy_at_logits")
 _ALIKE = 0.01
 
 
@@ -87,6 +88,12 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
     unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward) or k in own]
     operations = sorted({name for k in unseen for name in [*backwards[k].unseen, *own.get(k, ())]})
     return Readings([way for way in alternatives if way], unseen, operations, uncounted)
+
+
+def hidden_losses(backwards: Sequence[Backward]) -> list[str]:
+    """Notes on the losses whose weights were read from the gradient at the logits."""
+    hidden = {(loss["hidden_in"], loss["site"]) for b in backwards for loss in b.losses if "hidden_in" in loss}
+    return [weights_from_logits(*found) for found in sorted(hidden)]
 
 
 def _weighed_by_the_script(groups: Groups) -> dict[int, set[str]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from failuremap.audit.capture import likelihoods as likely
+from failuremap.audit.capture import logits
 from failuremap.audit.capture.callers import place_of_call
 from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.recorder import Recorder
@@ -48,6 +49,8 @@ class Terms:
     """Nodes that sum or average, met first on a way that meets no marked loss."""
     likelihoods: list[tuple[str, Any]]
     """Log-probabilities by name and node: among them the weights of the units may be read; all are unseen so far."""
+    hidden: list[logits.Hidden] = field(default_factory=list)
+    """Nodes that may be a cross entropy inside; all are unseen so far."""
 
 
 def terms(roots: Iterable[Tensor]) -> Terms:
@@ -59,6 +62,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     reductions: list[Any] = []
     likelihoods: dict[Any, str] = {}
     gathers: set[Any] = set()
+    hidden: dict[Any, str] = {}
     stack = [_Way(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
     visited: set[_Way] = set()
     while stack and len(visited) < _NODE_LIMIT:
@@ -73,7 +77,9 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
         elif name not in _ARITHMETIC and name != likely.GATHER:
-            if way.gather is None:
+            if logits.may_hide_one(name, node):
+                hidden[node] = name
+            if way.gather is None or node in hidden:
                 found.add(name)
             else:
                 gathers.add(way.gather)
@@ -85,7 +91,9 @@ def terms(roots: Iterable[Tensor]) -> Terms:
             stack += [
                 _Way(*edge, way.reduced or reduces, gather) for edge in _inputs(node, name, way.output) if edge[0]
             ]
-    return _settled(found, reductions, likelihoods, gathers)
+    settled = _settled(found, reductions, likelihoods, gathers)
+    settled.hidden = [logits.Hidden(name, node) for node, name in hidden.items()]
+    return settled
 
 
 class _Way(NamedTuple):
@@ -168,6 +176,8 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
                 _read_scale(recorder, met.reductions[0])
             elif met.likelihoods and not recorder.counts:
                 likely.watch(recorder, met.likelihoods, unseen, place_of_call())
+            if met.hidden and not recorder.counts:
+                logits.watch(recorder, met.hidden, unseen, place_of_call())
             path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)

@@ -65,11 +65,11 @@ class _Reading:
             return
         classes = None
         if name == "LogSoftmax":
-            dim = _signed(node._saved_dim)
+            dim = signed(node._saved_dim)
             classes = gradient.shape[dim]
             gradient = gradient.sum(dim, dtype=torch.float64)
         elif name == "Logsumexp":
-            classes = node._saved_self.shape[_signed(node._saved_dim[0])]
+            classes = _shape_before(node)[signed(node._saved_dim[0])]
         elif name in _FUSED:
             classes = _rows_of(node.next_functions[1][0])
         sign = 1 if name in ("Logsumexp", "Softplus") else -1
@@ -93,22 +93,37 @@ class _Reading:
                 return
         self.unseen[:] = [name for name in self.unseen if name not in (*KINDS, GATHER)]
         for name, classes, rows in self.found:
-            self.recorder.on_loss(self._event(name, classes, rows))
+            function = "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax"
+            self.recorder.on_loss(event_of(function, classes, rows, self.place))
 
-    def _event(self, name: str, classes: int | None, rows: Tensor) -> dict[str, Any]:
-        live = rows != 0
-        event: dict[str, Any] = {
-            "function": "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax",
-            "reduction": "none", "site": self.place[0], "place": self.place[1],
-            "count": live.sum(), "nonzero": live.sum(), "elements": rows.numel(), "scale": rows.sum(),
-        }  # fmt: skip
-        if classes is not None:
-            event["classes"] = classes
-        event |= _extremes(rows, "")
-        if rows.dim() > 1:
-            by_row = rows.flatten(1).sum(1)
-            event |= {"rows": (by_row != 0).sum(), **_extremes(by_row, "row_")}
-        return event
+
+def event_of(function: str, classes: int | None, rows: Tensor, place: tuple[str, str]) -> dict[str, Any]:
+    """What a trace holds of a loss that was not called by name.
+
+    Args:
+        function: What it is called.
+        classes: Of each unit; None where it has none.
+        rows: The weight of each unit, 0 where it is masked.
+        place: Where the pass was started.
+    """
+    live = rows != 0
+    event: dict[str, Any] = {
+        "function": function, "reduction": "none", "site": place[0], "place": place[1],
+        "count": live.sum(), "nonzero": live.sum(), "elements": rows.numel(), "scale": rows.sum(),
+    }  # fmt: skip
+    if classes is not None:
+        event["classes"] = classes
+    event |= _extremes(rows, "")
+    if rows.dim() > 1:
+        by_row = rows.flatten(1).sum(1)
+        event |= {"rows": (by_row != 0).sum(), **_extremes(by_row, "row_")}
+    return event
+
+
+def _shape_before(node: Any) -> tuple[int, ...]:
+    """Shape of what went into a node; what it saved stays untouched: checkpointing hands that out once."""
+    source, output = node.next_functions[0]
+    return tuple(source._input_metadata[output].shape)
 
 
 def _rows_of(node: Any) -> int | None:
@@ -117,7 +132,7 @@ def _rows_of(node: Any) -> int | None:
     return None if variable is None else int(variable.shape[0])
 
 
-def _signed(dim: int) -> int:
+def signed(dim: int) -> int:
     """A dimension, which autograd hands out as an unsigned integer of 64 bits where it is negative."""
     return dim if dim < 1 << 63 else dim - (1 << 64)
 

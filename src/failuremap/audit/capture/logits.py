@@ -1,0 +1,161 @@
+"""Reads what a unit weighs in a loss whose inside is hidden, from the gradient at the logits.
+
+    L = sum_i w_i * (-log softmax(z_i)[t_i])    =>    dL/dz_i = w_i (softmax(z_i) - onehot(t_i))
+
+A row of it has one negative number, at the target, and goes by the softmax everywhere else: that is checked in every
+row before anything is concluded. So are the weights: where they differ in a pass, the loss weighs its units by numbers
+of its own. The softmax is what the node saved for its backward, be it the probabilities or the logits. What is saved
+through hooks (checkpointing, offloading) is left alone: it can be fetched only once, and that is the job's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from failuremap.audit.capture.likelihoods import event_of, signed
+from failuremap.audit.capture.recorder import Recorder
+
+SOFTMAX = "Softmax"
+FUNCTION = "cross_entropy_at_logits"
+# with two classes every loss has such a gradient
+_FEWEST_CLASSES = 3
+_ROUNDINGS = 16
+# relative error of a weight beyond which its row says nothing
+_COARSE = 0.2
+# a row without gradient is masked, unless its target is about certain
+_CERTAIN = 1e-3
+_NO_HOOK = object()
+
+
+class Hidden(NamedTuple):
+    """A node that may be a cross entropy, and what it is called among the unseen terms."""
+
+    name: str
+    node: Any
+
+
+def may_hide_one(name: str, node: Any) -> bool:
+    """Whether a node is a softmax, or a function of the script's own that keeps what a softmax can be told from."""
+    if name == SOFTMAX:
+        return _is_held(getattr(node, "_raw_saved_result", None))
+    saved: tuple[Any, ...] = getattr(node, "_raw_saved_tensors", None) or ()
+    return bool(saved) and all(map(_is_held, saved))
+
+
+def watch(recorder: Recorder, hidden: list[Hidden], unseen: list[str], place: tuple[str, str]) -> None:
+    """Reads the weights of the units of a pass when the gradients of these nodes are known.
+
+    Args:
+        recorder: Where the losses go.
+        hidden: Nodes that the pass meets where it leaves the arithmetic around its losses.
+        unseen: The unseen terms of the pass; a name leaves it when all nodes that have it are understood.
+        place: Where the pass was started.
+    """
+    names = [name for name, _ in hidden]
+    for name, node in hidden:
+        reading = _Reading(recorder, name, names, unseen, place)
+        reading.dim = signed(node._saved_dim) if name == SOFTMAX else -1
+        reading.handles = [node.register_prehook(reading.before(node)), node.register_hook(reading.after)]
+
+
+class _Reading:
+    """One node: what its softmax is, before its backward may overwrite it, and the gradient that comes out."""
+
+    def __init__(
+        self, recorder: Recorder, name: str, waiting: list[str], unseen: list[str], place: tuple[str, str]
+    ) -> None:
+        self.recorder, self.name, self.waiting, self.unseen, self.place = recorder, name, waiting, unseen, place
+        self.handles: list[Any] = []
+        self.saved: list[Tensor] = []
+        self.dim = -1
+
+    def before(self, node: Any) -> Any:
+        """The hook that runs before the node."""
+
+        def hook(_: tuple[Tensor, ...]) -> None:
+            try:
+                self.saved = _saved(self.name, node)
+            except Exception:  # changed in place, or freed: whatever the job says of it, nothing can be read
+                self.saved = []
+
+        return hook
+
+    def after(self, gradients: tuple[Tensor | None, ...], _: tuple[Tensor | None, ...]) -> None:
+        """The hook that runs after the node."""
+        saved, self.saved = self.saved, []
+        try:
+            for handle in self.handles:
+                handle.remove()
+            with torch.no_grad():
+                given = [gradient for gradient in gradients if type(gradient) is Tensor and gradient.dim()]
+                found = _first_fit([g.movedim(self.dim, -1) for g in given], [s.movedim(self.dim, -1) for s in saved])
+            if found is not None:
+                self._tell(*found)
+        except Exception as error:
+            self.recorder.note_error("on_loss", error)
+
+    def _tell(self, weights: Tensor, classes: int) -> None:
+        self.waiting.remove(self.name)
+        if self.name not in self.waiting and self.name in self.unseen:
+            self.unseen.remove(self.name)
+        self.recorder.on_loss({**event_of(FUNCTION, classes, weights, self.place), "hidden_in": self.name})
+
+
+def _is_held(saved: Any) -> bool:
+    """Whether a saved tensor is kept as it is; older versions of torch do not say."""
+    return saved is not None and getattr(saved, "unpack_hook", _NO_HOOK) is None
+
+
+def _saved(name: str, node: Any) -> list[Tensor]:
+    """Probabilities or logits; of a function of the script's own copies: it may reuse them."""
+    if name == SOFTMAX:
+        return [node._saved_result.detach()]
+    shapes = {tuple(source._input_metadata[output].shape) for source, output in node.next_functions if source}
+    found = [raw.unpack() for raw in node._raw_saved_tensors]
+    return [
+        tensor.detach().clone()
+        for tensor in found
+        if type(tensor) is Tensor and tensor.is_floating_point() and tensor.dim() > 1 and tuple(tensor.shape) in shapes
+    ]
+
+
+def _first_fit(gradients: list[Tensor], saved: list[Tensor]) -> tuple[Tensor, int] | None:
+    for gradient in gradients:
+        for kept in saved:
+            if gradient.shape == kept.shape and kept.shape[-1] >= _FEWEST_CLASSES:
+                weights = weights_of(gradient.detach(), kept)
+                if weights is not None:
+                    return weights, kept.shape[-1]
+    return None
+
+
+def weights_of(gradient: Tensor, saved: Tensor) -> Tensor | None:
+    """The weight of each row, 0 where it is masked; None where the gradient is not that of a cross entropy.
+
+    Args:
+        gradient: At the logits; the classes are last.
+        saved: The logits, or their softmax.
+    """
+    epsilon = max(torch.finfo(tensor.dtype).eps for tensor in (gradient, saved))
+    rows, probabilities = gradient.flatten(0, -2).double(), saved.flatten(0, -2).double()
+    sums = probabilities.sum(1)
+    if not bool(((probabilities >= 0).all()) & ((sums - 1).abs() <= _ROUNDINGS * epsilon).all()):
+        probabilities = probabilities.softmax(1)
+    live = (rows != 0).any(1)
+    if not bool(live.any()) or bool((~live & (probabilities.max(1).values > 1 - _CERTAIN)).any()):
+        return None
+    rows, directions = rows[live], probabilities[live]
+    at = torch.arange(len(rows), device=rows.device)
+    directions[at, rows.argmin(1)] -= 1
+    squares = directions.square().sum(1)
+    errors = _ROUNDINGS * epsilon / squares.sqrt()
+    weights = (rows * directions).sum(1) / squares
+    common = (rows * directions).sum() / squares.sum()
+    misfit = (rows - weights[:, None] * directions).square().sum(1).sqrt()
+    fits = (misfit <= _ROUNDINGS * epsilon * common) & ((weights - common).abs() <= errors * common)
+    if not bool((common > 0) & fits.all() & (errors <= _COARSE).all()):
+        return None
+    return (live.double() * common).reshape(gradient.shape[:-1])
