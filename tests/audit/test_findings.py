@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -239,3 +241,44 @@ def test_replicas_that_differ_at_the_end_alone_are_a_finding(tmp_path):
 @pytest.mark.parametrize("change", [0.0, 1e-6])
 def test_replicas_that_are_equal_at_the_end_up_to_rounding_are_none(change, tmp_path):
     assert findings(story(step(1), ranks=two_ends(tmp_path, change))) == []
+
+
+# ---- a factor that changes, and meets one that a known fault leaves
+
+
+def factor(number: int, value: float, **more) -> Judged:
+    return step(number, factor=value, main_term="loss", micro_batch_count=1, **more)
+
+
+def doubled(number: int, total: float = 2.0, **more) -> Judged:
+    fault = Fault("total", {Sign.COEFFICIENTS_SUM}, "twice.", ["mean"], total=total, term="loss")
+    return step(number, fault, main_term="loss", micro_batch_count=1, **more)
+
+
+def test_a_schedule_that_passes_through_a_known_factor_is_no_fault():
+    schedule = [factor(1, 1.7), factor(2, 1.8), factor(3, 1.9), doubled(4), factor(5, 2.1)]
+
+    assert findings(story(*schedule)) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param([factor(1, 1.7), doubled(2), factor(3, 1.9), factor(4, 2.1)], id="too-few-others"),
+        pytest.param([factor(n, 1 + n / 10) for n in range(1, 7)], id="below-it-only"),
+        pytest.param([factor(n, 3.0) for n in range(1, 7)], id="one-factor"),
+        pytest.param([step(n, main_term="loss", micro_batch_count=1) for n in range(1, 7)], id="no-factor"),
+        pytest.param([replace(factor(n, n / 2), micro_batch_count=4) for n in range(1, 9)], id="other-windows"),
+    ],
+)
+def test_a_known_factor_that_no_schedule_explains_is_one(others):
+    (only,) = findings(story(*others, doubled(9)))
+
+    assert only.sentence == "twice."
+
+
+def test_a_clip_by_hand_that_halves_a_gradient_has_the_norm_of_the_others():
+    clipped = [factor(1, 0.7, norm=0.2), factor(2, 0.6, norm=0.2)]
+
+    assert findings(story(*clipped, doubled(3, 0.5, norm=0.2))) == []
+    assert len(findings(story(*clipped, doubled(3, 0.5, norm=0.14)))) == 1

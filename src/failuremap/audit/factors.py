@@ -8,13 +8,15 @@ otherwise                            cannot tell
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from failuremap.audit import words
-from failuremap.audit.faults import Judged, Story
+from failuremap.audit.faults import Fault, Judged, Story
 
 # relative difference up to which factors, and norms, count as the same
 _SAME = 0.01
+# other steps on a schedule that it takes, for each step, to say that it met a known factor by chance
+_MANY = 4
 
 
 def judge_factors(story: Story) -> tuple[list[str], list[str]]:
@@ -34,6 +36,27 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
         else:
             reasons.append(words.changing_factor(min(factors), max(factors), story.noun))
     return reasons, notes
+
+
+def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
+    """Whether a factor that a known fault leaves is one of many that the script's own passes through.
+
+    A clip by hand leaves the same norm there as elsewhere; of other factors there are many, above it and below.
+    """
+    sizes, terms = {step.micro_batch_count for step, _ in seen}, {fault.term for _, fault in seen}
+    own = [
+        step
+        for step in story.judged
+        if step.factor is not None and not step.faults and step.micro_batch_count in sizes and {step.main_term} == terms
+    ]
+    factors = [step.factor or 1.0 for step in own]
+    totals = [fault.total or 1.0 for _, fault in seen]
+    if len(own) < 2 or _same(factors):
+        return False
+    norms = [step.norm for step in (*own, *(step for step, _ in seen))]
+    if max(factors + totals) < 1 - _SAME and None not in norms:
+        return _same([norm for norm in norms if norm is not None])
+    return len(own) >= _MANY * len(seen) and all(min(factors) < total < max(factors) for total in totals)
 
 
 def _by_term(story: Story) -> Iterator[list[Judged]]:

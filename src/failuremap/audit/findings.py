@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import sampled, step_words, words
+from failuremap.audit.factors import met_by_chance
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.joining import whole_weights
 from failuremap.audit.model import Candidate, Finding
@@ -47,6 +48,9 @@ def findings(story: Story) -> list[Finding]:
             kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
     # a factor that is R or M at one step and another at the next is chance (a clip of each tensor by its own norm)
     kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith("scaled") or _is_often(story, seen)}
+    kinds = {
+        kind: seen for kind, seen in kinds.items() if not kind.startswith("total") or not met_by_chance(story, seen)
+    }
     kinds = sampled.without_repeats(kinds, story)
     averaged, split = made_equal(story), split_by_hand(story)
     if averaged or split:
