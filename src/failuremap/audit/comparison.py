@@ -32,6 +32,9 @@ Mask = NDArray[np.bool_]
 _SAME = 0.01
 # what one process on the same batches cannot refute: it has the same batches, and no replicas
 _BEYOND = ("same", "nonfinite", "rates", "norm")
+# numbers from which on a multiple is no chance
+_ENOUGH = 3
+_UNLIKE = "unlike one process"
 _CROSSED = "activations cross the ranks in "
 
 
@@ -86,17 +89,25 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
 def _together(found: Judged, captured: Judged) -> Judged:
     """A compared step; what was captured tells more of a fault that both show, and of what a comparison can't show."""
     same = _confirmed(found, captured)
-    kinds = {fault.kind for fault in same}
+    kinds, explained = {fault.kind for fault in same}, set[str]().union(*(fault.parameters for fault in same))
     others = [fault for fault in captured.faults if fault.kind.startswith(_BEYOND) and fault.kind not in kinds]
-    return replace(found, faults=[*same, *(f for f in found.faults if f.kind not in kinds), *others])
+    left = [fault for fault in found.faults if fault.kind not in kinds and not _only_unlike(fault, explained)]
+    return replace(found, faults=[*same, *left, *others])
+
+
+def _only_unlike(fault: Fault, names: set[str]) -> bool:
+    """Whether a fault says of these parameters that they differ from one process, and nothing else."""
+    return fault.kind.startswith(_UNLIKE) and set(fault.parameters) <= names
 
 
 def _confirmed(found: Judged, captured: Judged) -> list[Fault]:
-    """The faults of a captured step that the comparison shows, too, with the same numbers."""
+    """The faults of a captured step that the comparison shows, too: the same numbers, or the same parameters."""
+    unlike = set[str]().union(*(fault.parameters for fault in found.faults if fault.kind.startswith(_UNLIKE)))
     return [
         fault
         for fault in captured.faults
         if any(fault.kind == other.kind and _near(fault, other) for other in found.faults)
+        or (fault.parameters and set(fault.parameters) <= unlike and not fault.kind.startswith("scaled"))
     ]
 
 
@@ -161,7 +172,7 @@ def _scaled_faults(scaled: dict[str, float], fitted: Fitted) -> list[Fault]:
         touched = sorted(name for name, value in scaled.items() if round(value, 3) == times)
         signs = set[Sign]().union(*(fault.signs for fault in told.faults if set(fault.parameters) <= set(touched)))
         signs |= crossings(fitted.step) | {Sign.SOME_PARAMETERS}
-        sentence, kind = reference_words.factor(touched, times), f"unlike one process {times:.2g} {touched}"
+        sentence, kind = reference_words.factor(touched, times), f"{_UNLIKE} {times:.2g} {touched}"
         faults.append(Fault(kind, signs, sentence, parameters=touched, effect=abs(times - 1)))
     return faults
 
@@ -172,7 +183,7 @@ def _tell_apart(judged: Judged, step: Step, left: _Left) -> None:
         signs = crossings(step) | {Sign.SOME_PARAMETERS}
         sentence = reference_words.differs(large, len(step.parameters))
         effect = max(value for by_rank in large.values() for value in by_rank.values())
-        judged.faults.append(Fault("unlike one process", signs, sentence, parameters=sorted(large), effect=effect))
+        judged.faults.append(Fault(_UNLIKE, signs, sentence, parameters=sorted(large), effect=effect))
     elif left.small:
         judged.unexplained.append(reference_words.smaller_type(left.apart))
     judged.unjudged = judged.unjudged | left.small
@@ -198,7 +209,7 @@ def _left(fitted: Fitted, asked: Asked) -> _Left:
                 continue
             apart, times, after = _distance(fitted, row, int(p), main)
             limit = tolerance(fitted.products.dtypes[p], len(fitted.classes))
-            if after <= limit and observation.clusters:
+            if after <= limit and observation.clusters and fitted.products.row_counts[p] >= _ENOUGH:
                 left.scaled[name] = times
             else:
                 left.apart.setdefault(name, {}).update(dict.fromkeys(observation.ranks, apart))
