@@ -16,6 +16,7 @@ from failuremap.score.wire import WireError, decode, encode
 class Reply(NamedTuple):
     value: Any
     argument_after: Any
+    earlier_kept: bool = True
 
 
 class InProcess:

@@ -36,6 +36,14 @@ def test_a_size_is_never_below_what_was_added_up(one, other):
     assert total.size >= abs(float(total)) * (1 - 2**-50)
 
 
+@pytest.mark.parametrize(
+    ("number", "held"), [(5e-324, True), (2.0**-1022 + 5e-324, True), (2**53, True), (2**53 + 2, False)]
+)
+def test_the_smallest_and_the_largest_numbers_are_told_as_well(number, held):
+    assert Exact.of(number).held_exactly is held
+    assert not (Exact.of(5e-324) + 1).held_exactly
+
+
 def test_sums_of_dyadic_numbers_within_53_bits_are_held_exactly_and_quotients_are_not():
     assert sum(map(Exact.of, [1, 0.5, -3.25])).held_exactly
     assert not (Exact.of(2**53) + Exact.of(0.5)).held_exactly

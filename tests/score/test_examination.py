@@ -20,6 +20,7 @@ TWINS = [Fixture(("any-input",), DECIMALS, "as drawn"), Fixture(("any-input",), 
 class Reply(NamedTuple):
     value: Any
     argument_after: Any
+    earlier_kept: bool = True
 
 
 class Scripted:

@@ -110,7 +110,7 @@ def test_a_candidate_that_changes_its_input_breaks_purity():
     assert verdict.clauses["purity"] is False
     assert verdict.sentence == (
         "It breaks the contract: purity; "
-        "a call changes what it was given, or a second call on the same object gives another answer."
+        "a call changes what it was given or has answered, or a second call on the same object gives another answer."
     )
 
 
@@ -121,6 +121,29 @@ def test_a_candidate_that_remembers_calls_is_wrong():
 
     assert verdict.outcome == "wrong"
     assert verdict.clauses["purity"] is False
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "kept = []\ndef solve(parts):\n    kept[:] = [sum(column) for column in zip(*parts)]\n    return kept",
+        "kept = {}\ndef solve(parts): return kept.setdefault(id(parts), [sum(column) for column in zip(*parts)])[:]",
+        (
+            "kept = {}\ndef solve(parts):\n    key = repr(parts).replace('-', '')\n"
+            "    return kept.setdefault(key, [sum(column) for column in zip(*parts)])[:]"
+        ),
+    ],
+    ids=["one list for all answers", "cache by id", "cache by size"],
+)
+def test_what_a_candidate_keeps_between_calls_is_found(source: str):
+    assert judged(source.encode()).outcome == "wrong"
+
+
+def test_a_cache_by_value_is_no_trace():
+    source = "import functools\n\ndef solve(parts): return list(of(repr(parts)))\n\n@functools.cache\ndef of(text):\n"
+    source += "    nan, inf = float('nan'), float('inf')\n    return [sum(column) for column in zip(*eval(text))]\n"
+
+    assert judged(source.encode()).accepted
 
 
 def test_a_candidate_that_raises_has_crashed_and_what_came_later_is_open():

@@ -48,41 +48,57 @@ def worker() -> Iterator[Worker]:
 def test_an_answer_has_the_number_of_its_line(worker):
     assert worker.load("def solve(rows): return sum(rows)") == ["n1", "loaded"]
 
-    assert worker.ask("n2", "call", encode([1, 2])) == ["n2", "value", 3, None]
-    assert worker.ask("n3", "call", encode([0.5])) == ["n3", "value", encode(0.5), None]
+    assert worker.ask("n2", "call", encode([1, 2])) == ["n2", "value", 3, None, True]
+    assert worker.ask("n3", "call", encode([0.5])) == ["n3", "value", encode(0.5), None, True]
+
+
+def test_an_answer_that_a_later_call_changes_is_told(worker):
+    worker.load("kept = []\ndef solve(rows):\n    kept.append(len(kept))\n    return kept")
+
+    assert worker.ask("n2", "call", encode([1]))[-1] is True
+    assert worker.ask("n3", "again")[-1] is False
+
+
+def test_every_second_input_is_in_the_object_of_the_one_before(worker):
+    worker.load("held = []\ndef solve(rows):\n    held.append(rows)\n    return [len(set(map(id, held))), *rows]")
+
+    asked = [worker.ask("n", "call", encode([place])) for place in range(4)]
+
+    assert [decode(answer[2]) for answer in asked] == [[1, 0], [1, 1], [2, 2], [2, 3]]
+    assert [answer[-1] for answer in asked] == [True] * 4
 
 
 def test_again_calls_with_the_same_object_as_it_was_left(worker):
     worker.load("held = []\ndef solve(rows):\n    held.append(id(rows))\n    rows.append(7)\n    return len(set(held))")
 
-    assert worker.ask("n2", "call", encode([1])) == ["n2", "value", 1, ["l", 1, 7]]
-    assert worker.ask("n3", "again") == ["n3", "value", 1, ["l", 1, 7, 7]]
+    assert worker.ask("n2", "call", encode([1])) == ["n2", "value", 1, ["l", 1, 7], True]
+    assert worker.ask("n3", "again") == ["n3", "value", 1, ["l", 1, 7, 7], True]
 
 
 def test_an_input_that_was_changed_before_and_not_since_is_told_once(worker):
     worker.load("def solve(rows):\n    rows[:] = [0]\n    return 1")
 
-    assert worker.ask("n2", "call", encode([1])) == ["n2", "value", 1, ["l", 0]]
-    assert worker.ask("n3", "again") == ["n3", "value", 1, None]
+    assert worker.ask("n2", "call", encode([1])) == ["n2", "value", 1, ["l", 0], True]
+    assert worker.ask("n3", "again") == ["n3", "value", 1, None, True]
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (1, 1.0), (0.0, -0.0), ([1], (1,))])
 def test_a_change_to_what_python_calls_equal_is_told(worker, before, after):
     worker.load(f"def solve(rows):\n    rows[0] = {after!r}\n    return 1")
 
-    assert worker.ask("n2", "call", encode([before])) == ["n2", "value", 1, encode([after])]
+    assert worker.ask("n2", "call", encode([before])) == ["n2", "value", 1, encode([after]), True]
 
 
 def test_what_a_candidate_prints_is_no_answer(worker):
     worker.load("import sys\ndef solve(rows):\n    print('[1]'); sys.stderr.write('x')\n    return 1")
 
-    assert worker.ask("n2", "call", None) == ["n2", "value", 1, None]
+    assert worker.ask("n2", "call", None) == ["n2", "value", 1, None, True]
 
 
 def test_a_candidate_reads_nothing_of_what_the_judge_writes(worker):
     worker.load("import sys\ndef solve(rows): return sys.stdin.read()")
 
-    assert worker.ask("n2", "call", None) == ["n2", "value", "", None]
+    assert worker.ask("n2", "call", None) == ["n2", "value", "", None, True]
 
 
 def test_a_worker_ends_when_nobody_asks_any_more(worker):
@@ -95,7 +111,7 @@ def test_after_an_exception_the_next_line_is_answered(worker):
     worker.load("def solve(rows): return 1 / rows")
 
     assert worker.ask("n2", "call", 0) == ["n2", "stop", "raised", "ZeroDivisionError"]
-    assert worker.ask("n3", "call", 1) == ["n3", "value", encode(1.0), None]
+    assert worker.ask("n3", "call", 1) == ["n3", "value", encode(1.0), None, True]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +152,7 @@ def test_a_candidate_that_cannot_be_loaded_is_told_by_a_code(worker, source, cod
 )
 def test_whatever_can_be_called_with_one_argument_is_a_solve(worker, source):
     assert worker.load(source) == ["n1", "loaded"]
-    assert worker.ask("n2", "call", None) == ["n2", "value", 1, None]
+    assert worker.ask("n2", "call", None) == ["n2", "value", 1, None, True]
 
 
 def test_every_offered_module_is_in_the_standard_library():
@@ -166,6 +182,6 @@ def test_decoding_gives_the_candidate_plain_values(worker):
     worker.load("def solve(rows): return [type(row).__name__ for row in rows]")
     given = [1, 0.5, True, None, "x", (1,), [1], {1: 2}]
 
-    _, _, value, _ = worker.ask("n2", "call", encode(given))
+    _, _, value, *_ = worker.ask("n2", "call", encode(given))
 
     assert decode(value) == [type(part).__name__ for part in given]

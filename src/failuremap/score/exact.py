@@ -44,7 +44,7 @@ class Exact:
     @property
     def held_exactly(self) -> bool:
         """True where float64 holds this number and whatever partial sums lead to it."""
-        return not self.rounded and self.size * self.grain <= 2**53
+        return not self.rounded and self.size <= math.ldexp(1.0, 53 - (self.grain - 1).bit_length())
 
     def __repr__(self) -> str:
         return f"Exact({self.value})"

@@ -25,6 +25,10 @@ class Reply(Protocol):
     def argument_after(self) -> Any:
         """The argument as the call left it."""
 
+    @property
+    def earlier_kept(self) -> bool:
+        """True where the call left the answer to the one before as it was."""
+
 
 class Caller(Protocol):
     """What an examination needs of a box."""
@@ -102,7 +106,7 @@ class Examination:
             raise Stopped("malformed", f"the candidate's answer has {form}") from None
         except Exception as error:
             raise _fault(error, self.entry, fixture) from error
-        unchanged = same(once.argument_after, fixture.given) and same(again.argument_after, fixture.given)
+        unchanged = all(reply.earlier_kept and same(reply.argument_after, fixture.given) for reply in (once, again))
         return Seen(fixture, right, unchanged and same(once.value, again.value), once.value, answer)
 
     def clauses(self, unseen: Sequence[Fixture]) -> dict[str, bool | None]:

@@ -28,8 +28,8 @@ from failuremap.score.exact import Exact, lifted, root
 
 UNIT_ROUNDOFF = 2.0**-53
 SLACK = 4
-# Below this floats lie evenly: a rounding error is no longer relative.
-_SMALLEST = 2.0**-1074
+# The smallest floats lie evenly: a rounding error is no longer relative, and a count of up to 2^20 multiplies it.
+_SMALLEST = 2.0**-1054
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,9 @@ def wrong(clauses: dict[str, bool | None], shown: Counterexample | None, *, leav
     if shown:
         example = f"solve({shown.given}) gives {shown.actual}, and {shown.expected} is right ({shown.fixture})"
     elif leaves_traces:
-        example = "a call changes what it was given, or a second call on the same object gives another answer"
+        example = (
+            "a call changes what it was given or has answered, or a second call on the same object gives another answer"
+        )
     else:
         example = "on the published inputs it is right, on others it is not"
     return f"It breaks the contract: {broken}; {example}."

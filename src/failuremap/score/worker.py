@@ -4,7 +4,8 @@ It reads a line and writes a line, in turn. Each line read has a number that nob
 it has the same: an answer cannot be written before its input has been read.
 
     [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
-    [number, "value", value, input afterwards | null]   what is written; null where the input is as it was last told
+    [number, "value", value, after, kept]               what is written: the input afterwards, null where it is as it
+                                                        was last told; and whether the earlier answer is as it was
     [number, "stop", code, detail]                      or this, and nothing more
 
 Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
@@ -70,24 +71,47 @@ def main() -> None:
 
 
 def _serve(solve: Any, requests: Any) -> None:
+    result: Any = None
+    value: Any = None
     held = told = None
+    in_place = True
     while line := requests.readline():
         number, verb, *tree = read_line(line)
         if verb == "call":
-            held, told = decode(tree[0]), write_line(tree[0])
+            in_place = not in_place
+            held, told = _put(decode(tree[0]), held if in_place else None), write_line(tree[0])
+        earlier, was = result, value
         try:
-            value, after = _call(solve, held)
+            result, value, after = _call(solve, held)
+            kept = (verb == "call" and in_place) or _text(earlier) == write_line(was)
         except _Stop as stop:
             _send([number, "stop", stop.code, stop.detail])
             continue
         before, told = told, write_line(after)  # as text: True and 1 are equal
-        _send([number, "value", value, None if told == before else after])
+        _send([number, "value", value, None if told == before else after, kept])
 
 
-def _call(solve: Any, held: Any) -> tuple[Any, Any]:
-    """Returns what one call gives, and the input after it, both encoded."""
+def _put(given: Any, held: Any) -> Any:
+    """Returns an input, inside the object of the one before where that can be: what goes by its id has the old one."""
+    if type(given) is list and type(held) is list:
+        held[:] = given
+        return held
+    return given
+
+
+def _text(value: Any) -> bytes:
+    """Returns a value as it is written, or nothing where it is no longer one."""
     try:
-        return encode(solve(held)), encode(held)
+        return write_line(encode(value))
+    except WireError:
+        return b""
+
+
+def _call(solve: Any, held: Any) -> tuple[Any, Any, Any]:
+    """Returns what one call gives, the same encoded, and the input after it encoded."""
+    try:
+        result = solve(held)
+        return result, encode(result), encode(held)
     except WireError as error:
         raise _Stop(error.code, error.detail) from None
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its answer

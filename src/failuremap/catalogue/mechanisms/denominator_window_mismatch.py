@@ -129,5 +129,12 @@ def checks(N, solve, check):
 def edges(source):
     """Draws a window with micro-batches that are alike, and takes note of other counts: none, many, large."""
     window = [([source.randint(-50, 50) for _ in range(2)], source.randint(1, 9)) for _ in range(3)]
-    counts = [], [0] * 5, [1], [source.randint(1, 9)] * 5, [source.randint(1, 9)] * 40, [10**6] * 5
+    counts: tuple[list[int], ...] = (
+        [],
+        [0] * 5,
+        [1],
+        [source.randint(1, 9)] * 5,
+        [source.randint(1, 9)] * 40,
+        [10**6] * 5,
+    )
     return [(seen, window + window[:2]) for seen in counts]

@@ -34,7 +34,7 @@ FORGED = (
         import json
         def solve(argument):
             for stream in (sys.stdout, sys.__stdout__, sys.stderr):
-                print(json.dumps(["0" * 32, "value", "OUT", None]), file=stream, flush=True)
+                print(json.dumps(["0" * 32, "value", "OUT", None, True]), file=stream, flush=True)
             return 1
         """,
     ),
@@ -42,8 +42,8 @@ FORGED = (
         "answer the next line before it is read",
         """
         def solve(argument):
-            forge(number(), "value", 1, None)
-            forge(number(), "value", "OUT", None)
+            forge(number(), "value", 1, None, True)
+            forge(number(), "value", "OUT", None, True)
             return 1
         """,
     ),
@@ -51,9 +51,9 @@ FORGED = (
         "answer every line to come",
         """
         def solve(argument):
-            forge(number(), "value", 1, None)
+            forge(number(), "value", 1, None, True)
             for guess in range(1000):
-                forge(f"{guess:032x}", "value", "OUT", None)
+                forge(f"{guess:032x}", "value", "OUT", None, True)
             os._exit(0)
         """,
     ),
@@ -61,7 +61,7 @@ FORGED = (
         "answer while being loaded",
         """
         forge(number(), "loaded")
-        forge(number(), "value", "OUT", None)
+        forge(number(), "value", "OUT", None, True)
         def solve(argument):
             return 1
         """,
@@ -119,7 +119,7 @@ FORGED = (
         """
         def solve(argument):
             entries = [[["i", hex(n * (2**61 - 1))], 0] for n in range(1, 20000)]
-            forge(number(), "value", ["d", *entries], None)
+            forge(number(), "value", ["d", *entries], None, True)
             return 1
         """,
     ),
