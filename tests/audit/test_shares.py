@@ -23,6 +23,7 @@ from audit.judging import (
 from audit.traces import HandJob, loss
 from failuremap.audit import diagnose
 from failuremap.audit.shares import even_enough
+from failuremap.audit.step_words import rows_added_up
 from failuremap.catalogue.signs import Sign
 
 # ---- laws
@@ -139,6 +140,31 @@ def test_a_factor_without_a_name_is_a_note_and_shares_are_against_the_average(tm
 
     assert (silent(judged), judged.factor, shares(judged)) == (True, pytest.approx(0.37), [1, 1, 1, 1])
     assert len(judged.notes) == 1
+
+
+def in_rows(tmp_path, length: int, **more):
+    """Losses that together weigh twice the mean over their units, which stand in rows of some length."""
+    job = HandJob(EVEN, combined(1), steps=1)
+    told = {"reduction": "sum", "scale": 1 / 600, "rows": 300 / length, **more}
+    return judged_in(with_losses(job, tmp_path, lambda fields: fields["losses"][0].update(told)))[-1]
+
+
+def test_a_total_that_is_the_length_of_a_row_may_be_a_row_added_up(tmp_path):
+    judged = in_rows(tmp_path, 2)
+
+    assert (judged.faults, judged.unexplained) == ([], [rows_added_up(2, "token")])
+    assert judged.unexplained[0] == (
+        "together all tokens weigh 2 of the mean, and so many numbers of the loss stand in a row: a loss that adds up "
+        "each row is right, a factor too many in the update is not, and both look alike; "
+        "audit on another number of ranks"
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "more"), [(3, {}), (2, {"reduction": "mean", "scale": 0.5})], ids=["rows-of-three", "means-of-torch"]
+)
+def test_a_total_that_no_row_explains_is_a_fault(length, more, tmp_path):
+    assert the_fault(in_rows(tmp_path, length, **more)).total == pytest.approx(2)
 
 
 def test_a_sum_is_no_fault_where_it_is_promised(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import words
+from failuremap.audit import step_words, words
 from failuremap.audit.balance import SURE, TOTAL, Balance
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
@@ -132,9 +132,8 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     if not balance.term.total_known:
         found.unexplained.append(words.scale_not_seen())
         return
-    if scene.main.signs:  # what is missing has been said; the rest of the weights follows from it
-        return
-    if not balance.uneven and not balance.off:
+    # what is missing has been said; the rest of the weights follows from it
+    if scene.main.signs or (not balance.uneven and not balance.off):
         return
     followed = balance.followed(scene.fitted.observations[0].ranks[0], scene.asked.full_window)
     seen = scene.signs | _weight_signs(balance, scene.fitted, scene.asked)
@@ -143,6 +142,9 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     seen |= {Sign.WEIGHED_BY_SEQUENCES} if not followed and balance.by_rows else set()
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
+    if alone and named and _as_rows_added_up(balance):
+        found.unexplained.append(step_words.rows_added_up(balance.total, scene.asked.noun))
+        return
     if not balance.uneven and (not alone or not named):
         found.notes.append(words.own_factor(balance))
         if shown:  # a term beside the main one may well weigh less
@@ -166,6 +168,12 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
             cells=balance.cells(),
         )
     )
+
+
+def _as_rows_added_up(balance: Balance) -> bool:
+    """The total is the length of a row, as where the loss adds up the numbers of a row and averages over rows."""
+    length = balance.term.row_length
+    return not balance.uneven and length > 1 and abs(balance.total / length - 1) <= TOTAL
 
 
 def _divided_as_a_shorter(followed: list[str], scene: Scene) -> bool:

@@ -34,3 +34,12 @@ def weights_from_logits(function: str, site: str) -> str:
         f"weights read from the gradient at the logits ({function}, backward at {site}): in every row it is "
         "w (softmax - onehot)"
     )
+
+
+def rows_added_up(total: float, noun: str) -> str:
+    """A known fault leaves the same total as a loss that adds up the numbers of a row."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean, and so many numbers of the loss stand in a row: "
+        "a loss that adds up each row is right, a factor too many in the update is not, and both look alike; "
+        "audit on another number of ranks"
+    )

@@ -45,6 +45,8 @@ class Term:
     """All units, those that the loss ignores included."""
     rows_K: Floats | None = None
     """The rows in which its units stood, as tokens stand in sequences; None where they stood in none, or are rows."""
+    row_length: float = 0.0
+    """Numbers in each row of a loss that the script itself divides; 0 where they stand in none, or rows differ."""
 
     @cached_property
     def unit_weights_K(self) -> Floats:
@@ -163,6 +165,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
     idle = _multiplied_by_zero(group)
     counts, totals, has, row_counts = np.zeros(size), np.zeros(size), np.zeros(size, dtype=bool), np.zeros(size)
     spread, known, in_rows, elements, names = 1.0, True, True, 0.0, set()
+    lengths = {_row_length(loss) for losses in group.values() for loss in losses if loss["count"]}
     for k, losses in group.items():
         unit_weights = []
         for loss in losses:
@@ -192,7 +195,14 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         known,
         elements,
         row_counts if in_rows and not rows else None,
+        lengths.pop() if len(lengths) == 1 else 0.0,
     )
+
+
+def _row_length(loss: dict[str, Any]) -> float:
+    if not loss.get("rows") or "weight_sum" in loss or loss["reduction"] == "mean":
+        return 0.0
+    return _unit_count(loss, False) / float(loss["rows"])
 
 
 def _multiplied_by_zero(group: dict[int, list[dict[str, Any]]]) -> set[int]:
