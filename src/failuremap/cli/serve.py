@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,19 @@ import click
 from failuremap.errors import InvalidArgument, MissingDependency
 
 _PATH = click.Path(path_type=Path)
-_POSITIVE = click.FloatRange(0, min_open=True)
+
+
+class _Span(click.FloatRange):
+    """A number in a range; NaN, which is neither below nor above one, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Reads it."""
+        read: Any = "none" if str(value).strip().lower() == "nan" else value
+        return super().convert(read, param, ctx)
+
+
+_DAYS = _Span(0, 36500, min_open=True)
+_SECONDS = _Span(0, 3600, min_open=True)
 _WEB_STACK = ("argon2", "h11", "python_multipart", "starlette", "uvicorn")
 
 
@@ -35,10 +49,10 @@ _public_url = _setting("--public-url", "Where browsers find the site.", default=
 @_setting("--port", "Port to listen at.", type=click.IntRange(0, 65535), default=8000)
 @_setting("--trusted-proxy", "Believe X-Forwarded-For from this network.", multiple=True, metavar="NETWORK")
 @_setting("--submissions-a-day", "A member's candidates in 24 h.", type=click.IntRange(0), default=50, metavar="K")
-@_setting("--session-days", "A session ends after D days.", type=_POSITIVE, default=30, metavar="D")
-@_setting("--idle-days", "A session without requests ends after D days.", type=_POSITIVE, default=7, metavar="D")
-@_setting("--header-timeout", "A request's header comes within S seconds.", type=_POSITIVE, default=10, metavar="S")
-@_setting("--body-timeout", "A request's body comes within S seconds.", type=_POSITIVE, default=20, metavar="S")
+@_setting("--session-days", "A session ends after D days.", type=_DAYS, default=30, metavar="D")
+@_setting("--idle-days", "A session without requests ends after D days.", type=_DAYS, default=7, metavar="D")
+@_setting("--header-timeout", "A request's header comes within S seconds.", type=_SECONDS, default=10, metavar="S")
+@_setting("--body-timeout", "A request's body comes within S seconds.", type=_SECONDS, default=20, metavar="S")
 @_setting("--key", "The key of the season's held-back inputs.", type=_PATH, metavar="FILE")
 @_setting("--pyodide", "A folder with pyodide: scripts run in the page.", type=_PATH, metavar="DIR")
 @click.option("--only", multiple=True, metavar="SLUG", help="Show this mechanism alone; may be given more than once.")
@@ -79,7 +93,7 @@ def _settings(database: Path, public_url: str, trusted_proxy: tuple[str, ...], k
 
 @click.command("invite")
 @click.argument("name")
-@click.option("--days", type=_POSITIVE, default=7, show_default=True, metavar="D", help="It expires after D days.")
+@click.option("--days", type=_DAYS, default=7, show_default=True, metavar="D", help="It expires after D days.")
 @_database
 @_public_url
 def invite_command(name: str, days: float, database: Path, public_url: str) -> None:
@@ -148,8 +162,13 @@ def show_log(last: int, database: Path) -> None:
             click.echo(f"{when}  {event:<21}  {member or '-'}  {address or '-'}")
 
 
-def _members_of(database: Path, *, make: bool = False) -> Any:
-    """Opens the database, with the schema of this version."""
+@contextmanager
+def _members_of(database: Path, *, make: bool = False) -> Iterator[Any]:
+    """Opens the database, with the schema of this version.
+
+    Raises:
+        InvalidArgument: It can't be opened, read or written, or is of another version.
+    """
     from failuremap.site.app.database import opened
     from failuremap.site.app.migrate import check_schema, migrate
 
@@ -160,7 +179,14 @@ def _members_of(database: Path, *, make: bool = False) -> Any:
             f"--database {str(database)!r}: there is no such file; `failuremap invite NAME` makes it."
         )
     check_schema(database)
-    return opened(database)
+    try:
+        with opened(database) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise InvalidArgument(
+            f"--database {str(database)!r} can't be used: {error}; expected a whole file that may be written. "
+            "`failuremap restore FILE` puts a backup in its place."
+        ) from error
 
 
 @click.command("backup")

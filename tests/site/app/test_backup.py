@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from failuremap.cli import main
 from failuremap.errors import InvalidArgument
 from failuremap.site.app import members
 from failuremap.site.app.backup import copy_database, restore
 from failuremap.site.app.database import APPLICATION_ID, connect, opened, transaction
 from failuremap.site.app.locking import sole_user
-from failuremap.site.app.migrate import check_schema, migrate, steps
+from failuremap.site.app.migrate import check_schema, migrate
+from failuremap.site.app.schema import steps
 
 NOW = 1_800_000_000
 
@@ -128,7 +132,7 @@ def test_a_database_is_taken_to_the_next_schema_and_a_copy_is_kept(database, mon
     add(database, "Ada")
     next_one = max(steps()) + 1
     with_one_more = {**steps(), next_one: "CREATE TABLE more (x TEXT) STRICT; INSERT INTO more VALUES ('a;b');"}
-    monkeypatch.setattr("failuremap.site.app.migrate.steps", lambda: with_one_more)
+    monkeypatch.setattr("failuremap.site.app.schema.steps", lambda: with_one_more)
 
     copy = migrate(database)
 
@@ -144,7 +148,7 @@ def test_a_database_is_taken_to_the_next_schema_and_a_copy_is_kept(database, mon
 def test_a_step_that_fails_leaves_the_database_as_it_was(database, monkeypatch):
     next_one = max(steps()) + 1
     broken = {**steps(), next_one: "CREATE TABLE more (x TEXT) STRICT; SELECT nonsense FROM nowhere;"}
-    monkeypatch.setattr("failuremap.site.app.migrate.steps", lambda: broken)
+    monkeypatch.setattr("failuremap.site.app.schema.steps", lambda: broken)
 
     with pytest.raises(sqlite3.Error):
         migrate(database)
@@ -190,3 +194,60 @@ def test_a_database_is_marked_and_read_by_its_owner_alone(database):
     with opened(database) as db:
         assert db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     assert database.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", ["site.sqlite3", "link.sqlite3"])
+def test_a_database_is_not_copied_onto_itself(database, name):
+    (database.parent / "link.sqlite3").symlink_to(database)
+    before = database.stat().st_ino
+
+    with pytest.raises(InvalidArgument, match=r"is the database itself; name another file\. Nothing was copied"):
+        copy_database(database, database.parent / name)
+
+    assert database.stat().st_ino == before
+
+
+def test_a_database_is_one_by_whichever_link_it_is_named(database):
+    link = database.parent / "link.sqlite3"
+    link.symlink_to(database)
+
+    with sole_user(database), pytest.raises(InvalidArgument, match="is being served by another"), sole_user(link):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("version", "complaint"), [(99, "has schema version 99, and this failuremap knows"), (0, "is no backup of")]
+)
+def test_a_backup_that_this_version_cannot_serve_is_not_put_back(database, tmp_path, version, complaint):
+    backup = tmp_path / "backup"
+    copy_database(database, backup)
+    with closing(sqlite3.connect(backup)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    kept = database.read_bytes()
+
+    with pytest.raises(InvalidArgument, match=complaint):
+        restore(backup, database)
+
+    assert database.read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [("/proc/site.sqlite3", "its folder can't be written"), (".", "is a folder; name a file in it")],
+)
+def test_a_place_for_no_database_is_named(path, complaint):
+    with pytest.raises(InvalidArgument, match=complaint), sole_user(Path(path)):
+        pass
+
+
+def test_a_command_on_a_damaged_database_says_so(database):
+    with opened(database) as db:
+        page = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'members'").fetchone()[0]
+    with open(database, "r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+
+    done = CliRunner().invoke(main, ["member", "list", "--database", str(database)])
+
+    assert "can't be used: database disk image is malformed; expected a whole file" in str(done.exception)
+    assert isinstance(done.exception, InvalidArgument)

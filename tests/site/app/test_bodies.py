@@ -83,6 +83,53 @@ def test_a_header_that_comes_byte_by_byte_has_no_more_time(connection):
         drip(connection, 30)
 
 
+@pytest.mark.parametrize("origin", ["Origin: {url}", "X-No: origin"])
+def test_a_refused_request_keeps_no_connection_open_by_its_body(server, connection, origin):
+    sent = head(server, "Content-Length: 100000\r\n").replace(
+        f"Origin: {server.url}".encode(), origin.format(url=server.url).encode()
+    )
+    connection.sendall(sent)
+
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        drip(connection, 30)
+
+
+def test_a_body_with_two_lengths_is_refused_and_what_follows_is_no_request(server, connection):
+    both = head(server, "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n")
+    connection.sendall(both + b"0\r\n\r\n" + head(server, "Content-Length: 0\r\n"))
+
+    answer = rest_of(connection)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_an_answer_that_nobody_reads_ends_its_connection(server):
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        slow.settimeout(30)
+        slow.connect(("127.0.0.1", server.port))
+        request = f"GET /all.zip HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
+        size = len(server.visitor().get("/all.zip").content)
+        count = 8 * 2**20 // size  # more than sockets hold
+        slow.sendall(request * count)
+        time.sleep(4)  # the server's time for reading is 1 s
+
+        try:
+            received = len(rest_of(slow))
+        except ConnectionResetError:
+            received = 0
+    assert received < count * size
+
+
+def test_a_body_that_is_no_http_is_no_error_of_ours(server, connection):
+    errors = server.log.read_text().count('"event": "error"')
+    connection.sendall(head(server, "Transfer-Encoding: chunked\r\n") + b"-5\r\nabcde\r\n")
+
+    assert rest_of(connection).startswith(b"HTTP/1.1 400 ")
+    assert server.log.read_text().count('"event": "error"') == errors
+
+
 def test_many_slow_connections_keep_nobody_else_out(server):
     slow = [socket.create_connection(("127.0.0.1", server.port), 30) for _ in range(100)]
     try:

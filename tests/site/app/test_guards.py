@@ -45,6 +45,14 @@ def test_a_request_of_another_site_changes_nothing(server, ada, headers):
     assert ada.get("/account").status_code == 200
 
 
+@pytest.mark.parametrize("name", ["Origin", "Sec-Fetch-Site"])
+def test_a_header_that_is_there_twice_is_not_believed_once(server, name):
+    own = {"Origin": server.url, "Sec-Fetch-Site": "same-origin"}[name]
+    twice = [("X-Raw", "1"), (name, own), (name, "https://evil.example")]
+
+    assert server.visitor().post("/sign-in", headers=twice).status_code == 403
+
+
 @pytest.mark.parametrize("headers", [{"Origin": "{own}"}, {"Sec-Fetch-Site": "same-origin"}], ids=str)
 def test_a_request_of_its_own_page_does(server, headers):
     member = server.member("Own page")

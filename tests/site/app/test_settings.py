@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from failuremap.cli import main
 from failuremap.errors import InvalidArgument
 from failuremap.site.app.responses import passkeys_are_offered
 from failuremap.site.app.settings import parse_address, parse_networks
@@ -32,7 +34,20 @@ def test_passwords_never_go_in_the_clear(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "maps.example.org", "ftp://a", "https://", "https://a/path", "https://u:p@a", "https://a?x=1"]
+    "text",
+    [
+        "",
+        "maps.example.org",
+        "ftp://a",
+        "https://",
+        "https://a/path",
+        "https://u:p@a",
+        "https://a?x=1",
+        "https://a#x",
+        "https://a b",
+        "https://*.a",
+        "https://bücher.example",
+    ],
 )
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(InvalidArgument, match="expected https://NAME or https://NAME:PORT, without a path"):
@@ -56,3 +71,17 @@ def test_passkeys_are_offered_where_browsers_make_them(url, offered, require_mod
     require_module("webauthn")
 
     assert passkeys_are_offered(parse_address(url)) is offered
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "1e300", "0", "-1"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("serve", "--session-days"), ("serve", "--idle-days"), ("serve", "--body-timeout"),
+     ("serve", "--header-timeout"), ("invite", "--days")],
+)  # fmt: skip
+def test_a_time_that_is_none_is_refused(command, option, value):
+    names = ["Ada"] if command == "invite" else []
+    done = CliRunner().invoke(main, [command, *names, option, value])
+
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.output + str(done.exception)

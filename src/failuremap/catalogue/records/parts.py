@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -125,12 +126,24 @@ def imported_modules(source: str) -> frozenset[str]:
         ValueError: The text is no Python.
     """
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        nodes = list(_statements(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"source is no Python: {str(error) or 'nested too deeply'}") from error
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     taken = {"." if node.level else str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     return frozenset(name.split(".")[0] or "." for name in plain | taken)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yields the statements of a text, also the inner ones; past its expressions, which are most of it."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                waiting += inner
 
 
 class Implementations(Part):

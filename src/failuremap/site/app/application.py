@@ -55,8 +55,8 @@ def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
         ],
         middleware=[
             Middleware(AccessLog, settings=site.settings),
-            Middleware(SameSite, address=site.settings.address, refuse=refuse),
             Middleware(BoundedBody, timeout_s=site.settings.body_timeout_s, refuse=refuse),
+            Middleware(SameSite, address=site.settings.address, refuse=refuse),
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )  # fmt: skip

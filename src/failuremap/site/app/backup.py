@@ -11,6 +11,7 @@ from pathlib import Path
 from failuremap.errors import InvalidArgument
 from failuremap.site.app.database import APPLICATION_ID
 from failuremap.site.app.locking import sole_user
+from failuremap.site.app.schema import version_of
 
 _COMPANIONS = ("-wal", "-shm")
 
@@ -23,6 +24,8 @@ def copy_database(source: Path, target: Path) -> None:
     """
     if not source.is_file():
         raise InvalidArgument(f"database={str(source)!r}: there is no such file; nothing was copied.")
+    if target.exists() and target.samefile(source):
+        raise InvalidArgument(f"{str(target)!r} is the database itself; name another file. Nothing was copied.")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
@@ -54,6 +57,7 @@ def restore(backup: Path, database: Path) -> None:
     """
     check_backup(backup)
     with sole_user(database):
+        database = database.resolve()
         _close_journal(database)
         copy_database(backup, database)
 
@@ -78,10 +82,11 @@ def check_backup(path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             mark = db.execute("PRAGMA application_id").fetchone()[0]
+            version = version_of(db, path) if mark == APPLICATION_ID else 0
             damage = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     except sqlite3.Error as error:
         raise InvalidArgument(f"backup={str(path)!r} is no database: {error}; nothing was restored.") from error
-    if mark != APPLICATION_ID:
+    if mark != APPLICATION_ID or not version:
         raise InvalidArgument(f"backup={str(path)!r} is no backup of failuremap; nothing was restored.")
     if damage != "ok":
         raise InvalidArgument(f"backup={str(path)!r} is damaged: {damage}; nothing was restored.")

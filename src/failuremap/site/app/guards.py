@@ -44,16 +44,20 @@ class SameSite:
 
     def _foreign(self, headers: Headers, host: str) -> str:
         """Says why a request that changes something is not one of our pages; "" where it is."""
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site is None and origin is None:
+        sites, origins = set(headers.getlist("sec-fetch-site")), set(headers.getlist("origin"))
+        if not sites and not origins:
             return f"This request says not from where it comes; a program sends the header Origin: {self._address}"
-        if site not in {None, "same-origin"} or origin not in {None, f"{self._address.scheme}://{host}"}:
+        if not sites <= {"same-origin"} or not origins <= {f"{self._address.scheme}://{host}"}:
             return "This request comes from another site, or from no page at all. Nothing was changed."
         return ""
 
 
 class _TooLarge(Exception):
     """A body is longer than any that is wanted."""
+
+
+class _TwoLengths(Exception):
+    """A body says in two ways where it ends: a proxy may believe one, and this site the other."""
 
 
 class BoundedBody:
@@ -73,6 +77,8 @@ class BoundedBody:
             body = await asyncio.wait_for(self._read(scope, receive), self._timeout_s)
         except _TooLarge:
             await self._end(scope, receive, send, 413, f"A request has at most {MAX_BODY_BYTES} bytes.")
+        except _TwoLengths:
+            await self._end(scope, receive, send, 400, "A request has Content-Length or Transfer-Encoding, not both.")
         except TimeoutError:
             await self._end(scope, receive, send, 408, f"The request was not complete within {self._timeout_s:g} s.")
         else:
@@ -81,7 +87,10 @@ class BoundedBody:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """Returns the whole body; None where its sender has gone."""
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise _TwoLengths
+        length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > MAX_BODY_BYTES:
             raise _TooLarge
         body = bytearray()

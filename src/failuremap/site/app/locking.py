@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from failuremap.errors import InvalidArgument
@@ -43,11 +43,20 @@ def sole_user(database: Path) -> Iterator[None]:
     Raises:
         InvalidArgument: Another process serves it.
     """
-    if not database.parent.is_dir():
+    path = database.resolve()  # by whichever link it is named, it is one database
+    if not path.parent.is_dir():
         raise InvalidArgument(
             f"database={str(database)!r}: there is no folder {str(database.parent)!r}; make it first."
         )
-    with locked(database.with_name(f"{database.name}.serving")) as free:
+    if path.is_dir():
+        raise InvalidArgument(f"database={str(database)!r} is a folder; name a file in it, such as site.sqlite3.")
+    with ExitStack() as held:
+        try:
+            free = held.enter_context(locked(path.with_name(f"{path.name}.serving")))
+        except OSError as error:
+            raise InvalidArgument(
+                f"database={str(database)!r}: its folder can't be written: {error.strerror}; name a file in another."
+            ) from error
         if not free:
             raise InvalidArgument(
                 f"database={str(database)!r} is being served by another process; stop that one first."

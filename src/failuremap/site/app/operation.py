@@ -112,7 +112,7 @@ def serve(settings: Settings, place: Place) -> None:
 def _configuration(site: Site, worker: Worker) -> uvicorn.Config:
     return uvicorn.Config(
         application(site, worker.is_alive),
-        http=timed_protocol(site.settings.header_timeout_s),
+        http=timed_protocol(site.settings.header_timeout_s, site.settings.body_timeout_s),
         ws="none",
         lifespan="off",
         log_config=set_up_logging(),

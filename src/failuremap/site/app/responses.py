@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from failuremap.site.app.library import Document, Site
 from failuremap.site.app.settings import Address
@@ -16,6 +17,7 @@ from failuremap.site.frame import environment
 MACHINE_PATHS = ("/api/", "/passkeys/", "/health")
 """Where programs ask, and get JSON also where they are refused."""
 _NO_STORE = {"Cache-Control": "no-store"}
+_PIECE_BYTES = 64 * 1024
 _environment = environment.overlay()
 
 
@@ -69,6 +71,19 @@ def refusal(site: Site, path: str, status: int, message: str, headers: dict[str,
     return answer
 
 
+class _InPieces(Response):
+    """An answer sent a piece at a time: whoever reads slowly has one piece copied for them, and not the whole."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        del scope, receive
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(self.body), _PIECE_BYTES):
+            piece = bytes(self.body[start : start + _PIECE_BYTES])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 def document(request: Request, found: Document, cache: str) -> Response:
     """Returns a document, or 304 where the asker has exactly these bytes.
 
@@ -80,7 +95,7 @@ def document(request: Request, found: Document, cache: str) -> Response:
     headers = {"ETag": found.etag, "Cache-Control": cache}
     if _has(request.headers.get("if-none-match", ""), found.etag):
         return Response(status_code=304, headers=headers)
-    return Response(found.body, media_type=None, headers={**headers, "Content-Type": found.media_type})
+    return _InPieces(found.body, media_type=None, headers={**headers, "Content-Type": found.media_type})
 
 
 def _has(if_none_match: str, etag: str) -> bool:

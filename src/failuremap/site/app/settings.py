@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from failuremap.errors import InvalidArgument
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")  # as a browser sends it: no Unicode, no pattern
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,10 @@ def parse_address(text: str) -> Address:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError as error:
         raise InvalidArgument(f"--public-url={text!r} is no address: {error}.") from error
-    if parts.scheme not in _DEFAULT_PORTS or not host or parts.path not in {"", "/"} or parts.query or parts.username:
-        raise InvalidArgument(f"--public-url={text!r}: expected https://NAME or https://NAME:PORT, without a path.")
     host = f"[{host}]" if ":" in host else host
+    more = parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username
+    if parts.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host) or more:
+        raise InvalidArgument(f"--public-url={text!r}: expected https://NAME or https://NAME:PORT, without a path.")
     address = Address(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme])
     if not address.is_https and not address.is_loopback:
         raise InvalidArgument(
