@@ -262,3 +262,14 @@ def test_a_gradient_that_is_rounding_alone_is_not_compared(job_server, tmp_path)
 
     assert verdict.outcome == "right"
     assert any(note.startswith("6 parameters were not compared, whose gradient is rounding") for note in verdict.notes)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_an_objective_in_a_finer_type_than_the_job_accuses_nobody(how, job_server, tmp_path):
+    made, same = HOW[how]
+    source = f"torch.manual_seed(0)\n{DEEP}{made}{TRAIN}".replace("CAST", "True").replace("SAME", str(same))
+    source = source.replace("DATA", f"7 * rank * {same}").replace("SCALE", "2 / 45" if same else "1 / 18")
+
+    verdict = referred(job_server, tmp_path, source.replace("PLANTED", "pass"), DEEP_REFERENCE.replace("CAST", "False"))
+
+    assert verdict.outcome in ("right", "cannot tell"), verdict.sentence

@@ -198,7 +198,7 @@ def _tell_absent(judged: Judged, step: Step) -> None:
 
 def _left(fitted: Fitted, asked: Asked) -> _Left:
     """Sorts the parameters that the main rule does not explain, where they follow no other rule that has a form."""
-    left = _Left()
+    left, large = _Left(), set[str]()
     for observation in fitted.observations:
         row = fitted.step.ranks.index(observation.ranks[0])
         main = observation.clusters[0].solution.coefficients if observation.clusters else _fair(fitted, asked)
@@ -213,11 +213,11 @@ def _left(fitted: Fitted, asked: Asked) -> _Left:
                 left.scaled[name] = times
             else:
                 left.apart.setdefault(name, {}).update(dict.fromkeys(observation.ranks, apart))
-                if apart <= tolerance("bfloat16", 1):
-                    left.small.add(name)
+                if apart > tolerance(_in_small_type(fitted.products.dtypes[p]), 1):
+                    large.add(name)
     for name in left.scaled.keys() & left.apart.keys():
         del left.scaled[name]
-    left.small = {n for n in left.small if max(left.apart[n].values()) <= tolerance("bfloat16", 1)}
+    left.small = set(left.apart) - large
     return left
 
 
@@ -231,6 +231,11 @@ def _unlike(observation: Observation, main: Floats) -> Mask:
         if np.abs(own - factor * main).max(initial=0.0) <= _SAME * np.abs(factor * main).max(initial=0.0):
             found = found | cluster.parameters
     return found
+
+
+def _in_small_type(dtype: str) -> str:
+    """So many roundings of bfloat16 as there are of a type."""
+    return f"bfloat16 x {dtype.partition(' x ')[2] or 1}"
 
 
 def _fair(fitted: Fitted, asked: Asked) -> Floats:

@@ -53,7 +53,7 @@ def smaller_type(apart: Mapping[str, Mapping[int, float]]) -> str:
     """A difference that another type would explain."""
     worst = max(value for by_rank in apart.values() for value in by_rank.values())
     return (
-        f"{len(apart)} parameters differ from one process by {worst:.2%} at most, as much as arithmetic in bfloat16 "
+        f"{len(apart)} parameters differ from one process by {worst:.1%} at most, as much as arithmetic in bfloat16 "
         "may: let the objective compute in the type that the job computes in (torch.autocast, model.to(dtype))"
     )
 

@@ -60,8 +60,8 @@ class Batch:
         if len(self.calls) != 1:
             told = ", ".join(call.model for call in self.calls) or "none"
             raise LookupError(
-                f"batch.args and batch.kwargs are of one call, and this pass is made of {len(self.calls)} ({told}): use "
-                "batch.calls, or say in the script what it is made of, failuremap.batch(...), and use batch.told"
+                f"batch.args and batch.kwargs are of one call, and this pass is made of {len(self.calls)} ({told}): "
+                "use batch.calls, or say in the script what it is made of, failuremap.batch(...), and use batch.told"
             )
         return self.calls[0]
 
