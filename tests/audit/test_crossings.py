@@ -250,11 +250,13 @@ def test_a_backward_of_the_scripts_own_is_told_to_be_unchecked(tmp_path):
     )
 
 
-def test_a_gather_that_autograd_does_not_see_is_told(tmp_path):
+def test_what_autograd_does_not_see_crossing_is_never_called_right(tmp_path):
     entry = call((0, 1), function="all_gather", when="before", other_elements=0, carries_gradient=True, rows=9)
 
-    (note,) = notes(tmp_path, entry)
-    assert note == (
+    verdict = diagnosed(tmp_path, right, TWO, entry)
+    (reason,) = verdict.reasons
+    assert verdict.outcome == "cannot tell"
+    assert reason == (
         "all_gather at train.py:7 takes a tensor that carries a gradient, and autograd does not see the call: if the "
         "loss is made of its result, the part of the gradient that crosses the ranks is missing "
         "(gathered-part-detached) (3 of 3 steps)"
@@ -311,6 +313,14 @@ def test_a_factor_that_is_the_size_of_a_group_is_told(ranks, told, tmp_path):
         "(3 of 3 steps)"
     )
     assert (verdict.outcome, note in verdict.notes) == ("right", told)
+
+
+def test_where_activations_cross_such_a_factor_is_not_called_right(tmp_path):
+    calls = call((0, 1), when="before", elements=1, other_elements=0), crossing((0, 1))
+    verdict = diagnosed(tmp_path, halved, FOUR, *calls)
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert "the factor 1/2 is the size of the groups of 2 ranks, out of 4" in verdict.reasons[0]
 
 
 def test_the_ids_of_the_helpers_are_those_of_the_parameters():

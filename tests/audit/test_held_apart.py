@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.calling import SIZE, call, with_calls
+from audit.calling import SIZE, call, on_gradients, with_calls
 from audit.traces import HandJob, of_kind
 from failuremap.audit import call_words, diagnose, words
 from failuremap.audit.model import Verdict
@@ -146,6 +146,81 @@ def test_negative_control_without_an_exchange_of_units_they_lack_the_other_ranks
 
     assert verdict.outcome == "wrong"
     assert "replicas-start-different" in names(verdict)
+
+
+# ---- experts of which there are copies
+
+
+def copies_times(factor: float) -> Any:
+    """Two pairs of ranks each step on the sum of their gradients of one parameter, all on that of the others."""
+
+    def update(window: Any) -> Any:
+        updates = window.combined(1 / 4)
+        place = window.columns("head.weight")
+        for pair in ((0, 2), (1, 3)):
+            held = sum(window.gradients_RML[rank].sum(axis=0)[place] for rank in pair)
+            for rank in pair:
+                updates[rank, place] = factor * held
+        return updates
+
+    return update
+
+
+def with_copies(folder: Any, factor: float, *calls: dict[str, Any]) -> Verdict:
+    rest = on_gradients((0, 1, 2, 3), ["embed.weight", "layer.weight", "layer.bias"])
+
+    def made(rank: int, _: int) -> list[dict[str, Any]]:
+        return [rest, on_gradients((rank % 2, rank % 2 + 2), ["head.weight"]), *calls]
+
+    return diagnose(with_calls(HandJob([[300]] * 4, copies_times(factor), weights=of_pairs), folder, made))
+
+
+def of_pairs(first: Any, rank: int) -> Any:
+    """The same weights on each pair."""
+    first[-80:] += rank % 2
+    return first
+
+
+def test_copies_of_experts_with_the_factor_of_the_rest_are_not_accused(tmp_path):
+    verdict = with_copies(tmp_path, 1 / 4, routed())
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    (reason,) = verdict.reasons
+    assert reason == (
+        "groups of ranks each step on their own gradients of head.weight, and units go to other ranks and back "
+        "(all_to_all): experts, and the copies of each, look so when they are right, and copies of one weight when "
+        "they are not added up over all ranks (partials-not-reduced) (3 of 3 steps)"
+    )
+
+
+def test_copies_of_experts_that_are_averaged_over_their_own_ranks_are_named(tmp_path):
+    verdict = with_copies(tmp_path, 1 / 2, routed())
+
+    assert (verdict.outcome, names(verdict)) == ("wrong", ["expert-divisor-misses-ep"])
+    assert verdict.sentence == (
+        "1 parameter is reduced over 2 of 4 ranks and gets 2 times the update of the rest, which is reduced over all: "
+        "head.weight."
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "calls"), [(1 / 4, []), (0.2, [routed()])], ids=["nothing is exchanged", "another factor"]
+)
+def test_negative_control_else_groups_that_step_apart_are_wrong(factor, calls, tmp_path):
+    verdict = with_copies(tmp_path, factor, *calls)
+
+    assert verdict.outcome == "wrong"
+    assert "replicas-start-different" in names(verdict)
+
+
+# ---- models of their own
+
+
+def test_ranks_without_a_common_parameter_are_not_judged_together():
+    assert call_words.strangers([[0, 1], [2, 3]]) == (
+        "ranks 0, 1 and ranks 2, 3 step on different parameters: they seem to train models of their own side by side; "
+        "audit each of them alone"
+    )
 
 
 # ---- weights that are averaged

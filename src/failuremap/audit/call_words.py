@@ -36,6 +36,25 @@ def experts(names: Sequence[str]) -> str:
     )
 
 
+def held_by_groups(names: Sequence[str]) -> str:
+    """Parameters that groups of ranks step on, each for itself, among ranks that exchange units."""
+    return (
+        f"groups of ranks each step on their own gradients of {words.listed(names)}, and units go to other ranks and "
+        "back (all_to_all): experts, and the copies of each, look so when they are right, and copies of one weight "
+        "when they are not added up over all ranks (partials-not-reduced)"
+    )
+
+
+def strangers(groups: Sequence[Sequence[int]]) -> str:
+    """Groups of ranks that have no parameter in common."""
+    listed = " and ".join(f"ranks {words.listed([str(rank) for rank in ranks])}" for ranks in groups[:3])
+    more = f" and {len(groups) - 3} more groups" if len(groups) > 3 else ""
+    return (
+        f"{listed}{more} step on different parameters: they seem to train models of their own side by side; audit each "
+        "of them alone"
+    )
+
+
 def own_backward(functions: Mapping[str, str]) -> str:
     """Activations go through autograd functions of the script's own."""
     shown = words.listed([f"{name} ({site})" for name, site in functions.items()])

@@ -49,6 +49,7 @@ def tell_calls(judged: Judged, fitted: Fitted) -> None:
         if fault.kind in _LACKING:
             fault.signs |= _why(fitted, set(fault.parameters or judged.names))
     judged.notes += _notes(judged, step)
+    judged.unexplained += _left_open(judged, step)
 
 
 def crossings(step: Step) -> set[Sign]:
@@ -175,12 +176,25 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
     gathered = gathered_calls(step)
     if not judged.one_loss:
         yield from map(call_words.gathered_classes, gathered)
-    sites = {call.site for call in gathered}
+    if any(call.own and call.waiting and call.parameters for call in calls):
+        yield call_words.UNAWAITED
+    if not crossings(step):
+        yield from _factor_of_group(judged, step)
+
+
+def _left_open(judged: Judged, step: Step) -> Iterator[str]:
+    """What crosses the ranks in a way that may take a part of the gradient, so that nothing can be called right."""
+    calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
+    sites = {call.site for call in gathered_calls(step)}
     for call in {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values():
         if call.carries_gradient and call.site not in sites:
             yield call_words.no_gradient(call)
-    if any(call.own and call.waiting and call.parameters for call in calls):
-        yield call_words.UNAWAITED
+    if crossings(step):
+        yield from _factor_of_group(judged, step)
+
+
+def _factor_of_group(judged: Judged, step: Step) -> Iterator[str]:
+    calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
     sizes = {len(call.ranks) for call in calls if len(call.ranks) < len(step.ranks)}
     factor = judged.factor or 0.0
     if size := next((size for size in sorted(sizes) if any(abs(factor / f - 1) < 0.01 for f in (size, 1 / size))), 0):

@@ -27,15 +27,15 @@ def own_group_size(step: Step, names: Collection[str], factor: float) -> int:
     everybody = set(step.ranks)
     sizes, others = set[int](), set[int]()
     for part in step.parts:
-        sizes |= {len(ranks) for ranks in _reduced_over(part, set(names))}
+        sizes |= {len(ranks) for ranks in reduced_over(part, set(names))}
         rest = {parameter.name for parameter in step.parameters} - set(names)
-        others |= {len(ranks) for ranks in _reduced_over(part, rest)}
+        others |= {len(ranks) for ranks in reduced_over(part, rest)}
     if len(sizes) != 1 or others != {len(everybody)} or not crossings(step) or not all_batches_differ(step):
         return 0
     (size,) = sizes
     return size if 1 < size < len(everybody) and abs(factor * size / len(everybody) - 1) <= _SAME else 0
 
 
-def _reduced_over(part: Part, names: set[str]) -> set[tuple[int, ...]]:
+def reduced_over(part: Part, names: set[str]) -> set[tuple[int, ...]]:
     """The groups of ranks over which the gradients of some of these parameters are reduced after backward."""
     return {call.ranks for call in part.beside.calls if call.when == "after" and call.own and call.parameters & names}
