@@ -139,6 +139,21 @@ def test_what_a_candidate_keeps_between_calls_is_found(source: str):
     assert judged(source.encode()).outcome == "wrong"
 
 
+def test_a_number_beyond_all_floats_is_a_wrong_answer():
+    verdict = judged(b"def solve(parts): return [1 << 16000 for _ in (parts or [[]])[0]]")
+
+    assert verdict.outcome == "wrong"
+    assert "gives a number of thousands of digits, and" in verdict.sentence
+
+
+def test_a_long_answer_is_cut_in_the_sentence():
+    verdict = judged(b"def solve(parts): return [0] * 2000")
+
+    assert verdict.outcome == "wrong"
+    assert "..., and [] is right" in verdict.sentence
+    assert len(verdict.sentence) < 2000
+
+
 def test_a_cache_by_value_is_no_trace():
     source = "import functools\n\ndef solve(parts): return list(of(repr(parts)))\n\n@functools.cache\ndef of(text):\n"
     source += "    nan, inf = float('nan'), float('inf')\n    return [sum(column) for column in zip(*eval(text))]\n"

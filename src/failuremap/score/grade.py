@@ -93,7 +93,7 @@ def _is_close(seen: Number, right: Exact | float, answer: Answer, place: int) ->
         return seen == right or (math.isnan(right) and math.isnan(seen))
     if seen == float(right.value):
         return True  # the nearest float, or the integer itself; most answers are
-    if not math.isfinite(seen):
+    if isinstance(seen, float) and not math.isfinite(seen):
         return False
     return bool(abs(Fraction(seen) - right.value) <= answer.bound(right, place))
 

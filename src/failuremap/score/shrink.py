@@ -14,6 +14,7 @@ from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Counterexample
 
 _MOST_CALLS = 60
+_MOST_CHARACTERS = 1000
 
 
 def counterexample(entry: Mechanism, caller: Caller, wrong: Sequence[Seen]) -> Counterexample:
@@ -34,7 +35,7 @@ def counterexample(entry: Mechanism, caller: Caller, wrong: Sequence[Seen]) -> C
         fixture=smallest.fixture.label,
         given=repr(smallest.fixture.given),
         expected=repr(readable(smallest.answer.value)),
-        actual=repr(smallest.value),
+        actual=_shown(smallest.value),
     )
 
 
@@ -58,6 +59,15 @@ def readable(value: Any) -> Any:
     if not isinstance(value, Exact):
         return value
     return int(value.value) if value.value == int(value.value) else float(value.value)
+
+
+def _shown(value: Any) -> str:
+    """Returns an answer in Python's notation, cut where it is long: a candidate may give what nobody reads."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "a number of thousands of digits"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
 def _wrong_on(entry: Mechanism, caller: Caller, fixture: Fixture) -> Seen | None:
