@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import reference_words, words
+from failuremap.audit import reference_words
 from failuremap.audit.crossings import crossings
 from failuremap.audit.faults import Asked, Fault, Judged, Story
 from failuremap.audit.fit import tolerance
@@ -158,7 +158,10 @@ def judge_compared(made: Compared, previous: Step | None, asked: Asked) -> Judge
     judged.notes = [note for note in judged.notes if not note.startswith(_CROSSED)]
     judged.names = made.names
     _tell_apart(judged, step, left)
-    _tell_absent(judged, step)
+    if made.absent:
+        signs = crossings(step) | {Sign.SOME_PARAMETERS}
+        sentence = reference_words.absent(made.absent)
+        judged.faults.append(Fault(f"{_UNLIKE} absent", signs, sentence, parameters=made.absent))
     return judged
 
 
@@ -189,20 +192,13 @@ def _tell_apart(judged: Judged, step: Step, left: _Left) -> None:
     judged.unjudged = judged.unjudged | left.small
 
 
-def _tell_absent(judged: Judged, step: Step) -> None:
-    """Parameters of an optimizer that have no gradient in the job, and one in the reference."""
-    absent = {name for part in step.parts for name in part.absent} - {p.name for p in step.parameters}
-    if absent:
-        judged.notes.append(words.listed(sorted(absent)) + " had no gradient in the job and was not compared")
-
-
 def _left(fitted: Fitted, asked: Asked) -> _Left:
     """Sorts the parameters that the main rule does not explain, where they follow no other rule that has a form."""
     left, large = _Left(), set[str]()
     for observation in fitted.observations:
         row = fitted.step.ranks.index(observation.ranks[0])
         main = observation.clusters[0].solution.coefficients if observation.clusters else _fair(fitted, asked)
-        for p in np.flatnonzero(_unlike(observation, main)):
+        for p in np.flatnonzero(_unlike(fitted, observation, main)):
             name = fitted.step.parameters[p].name
             if name in observation.scaled:
                 left.scaled[name] = observation.scaled[name]
@@ -221,9 +217,10 @@ def _left(fitted: Fitted, asked: Asked) -> _Left:
     return left
 
 
-def _unlike(observation: Observation, main: Floats) -> Mask:
+def _unlike(fitted: Fitted, observation: Observation, main: Floats) -> Mask:
     """Parameters that no rule explains, and those that follow the main one times a factor."""
-    found = observation.unexplained | observation.untouched
+    scaled = np.array([parameter.name in observation.scaled for parameter in fitted.step.parameters], dtype=bool)
+    found: Mask = observation.unexplained | observation.untouched | scaled
     square = float(main @ main)
     for cluster in observation.clusters[1:]:
         own = cluster.solution.coefficients

@@ -68,6 +68,8 @@ class Compared:
     """The parameters, by the names that they have in the job."""
     noise: list[str]
     """Those whose gradient is rounding, and hardly more."""
+    absent: list[str]
+    """Parameters that the job's optimizer finds without a gradient, and that have one here."""
 
 
 def read_reference(folder: Path) -> Reference | None:
@@ -132,7 +134,16 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     noise = [p for p in laid.parameters if tolerance(p.dtype, 1) > _NOISE]
     left = np.array([p not in noise for p in laid.parameters], dtype=bool)
     own = frozenset(parameter.name for parameter in step.parameters)
-    return Compared(replace(laid, present_RP=laid.present_RP & left), own, [p.name for p in noise])
+    absent = sorted({name for part in step.parts for name in part.absent} - own)
+    absent = [name for name in absent if _has_gradient(name, reference, owed)]
+    return Compared(replace(laid, present_RP=laid.present_RP & left), own, [p.name for p in noise], absent)
+
+
+def _has_gradient(name: str, reference: Reference, owed: list[Computed]) -> bool:
+    """Whether a gradient of the reference is there, and more than rounding."""
+    if tolerance(reference.dtypes.get((name, None), "float32"), 1) > _NOISE:
+        return False
+    return any(bool(one.gradients[name, None].any()) for one in owed if (name, None) in one.gradients)
 
 
 def _names(step: Step, reference: Reference) -> dict[str, list[Name]]:

@@ -46,7 +46,8 @@ def differs(apart: Mapping[str, Mapping[int, float]], count: int) -> str:
 
 def absent(names: Sequence[str]) -> str:
     """Parameters that the job gives no update, and one process does."""
-    return f"{len(names)} parameters get no update, and a gradient in a single process: {words.listed(names)}."
+    which = names[0] if len(names) == 1 else f"{len(names)} parameters ({words.listed(names)})"
+    return f"{which}: no gradient reaches the optimizer, and one does in a single process."
 
 
 def smaller_type(apart: Mapping[str, Mapping[int, float]]) -> str:
