@@ -50,9 +50,13 @@ class Exact:
         return f"Exact({self.value})"
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is Exact:
+            return _add(self, other)
         return _combined(self, other, _add, float.__add__)
 
     def __radd__(self, other: Any) -> Any:
+        if type(other) is int and other == 0:
+            return self  # where a sum starts
         return _combined(self, other, _add, float.__add__)
 
     def __sub__(self, other: Any) -> Any:
@@ -62,6 +66,8 @@ class Exact:
         return _combined(self, other, lambda a, b: _add(b, -a), lambda a, b: b - a)
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is Exact:
+            return _multiply(self, other)
         return _combined(self, other, _multiply, float.__mul__)
 
     def __rmul__(self, other: Any) -> Any:
@@ -136,11 +142,14 @@ def root(square: Exact) -> Exact:
 
 def lifted(given: Any) -> Any:
     """Returns the same input with each finite number exact; what is not finite, and all else, stays as it is."""
-    if type(given) in (int, float, Fraction):
+    kind = type(given)
+    if kind is list:
+        return [Exact(part, float(abs(part)), 1, False) if type(part) is int else lifted(part) for part in given]
+    if kind in (int, float, Fraction):
         return Exact.of(given) if math.isfinite(given) else given
-    if isinstance(given, list | tuple):
-        return type(given)(map(lifted, given))
-    if isinstance(given, dict):
+    if kind is tuple:
+        return tuple(map(lifted, given))
+    if kind is dict:
         return {key: lifted(value) for key, value in given.items()}
     return given
 
@@ -159,7 +168,7 @@ def _combined(
 
 
 def _add(one: Exact, other: Exact) -> Exact:
-    grain = max(one.grain, other.grain)
+    grain = max(other.grain, one.grain)
     return Exact(one.value + other.value, one.size + other.size, grain, one.rounded or other.rounded)
 
 

@@ -107,7 +107,11 @@ class _Trial:
             self.drawn_ones = held_back(self.entry, self.case, self.key, self.sha256)
         except Exception as error:
             raise JudgeFault(f"{type(error).__name__} while the fixtures of {self.entry.slug} were drawn") from error
-        return [right_answer(self.entry, fixture) for fixture in (*self.open_ones, *self.drawn_ones)]
+        known: dict[str, Answer] = {}  # some checks give the same input under every N
+        for fixture in (*self.open_ones, *self.drawn_ones):
+            if (text := repr(fixture.given)) not in known:
+                known[text] = right_answer(self.entry, fixture)
+        return [known[repr(fixture.given)] for fixture in (*self.open_ones, *self.drawn_ones)]
 
     def _examine(self, box: Box, answers: list[Answer]) -> None:
         self.level = box.level

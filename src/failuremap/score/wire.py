@@ -117,9 +117,9 @@ def _encoded(value: Any, depth: int, left: list[int]) -> Any:
         return value if -_PLAIN_INT < value < _PLAIN_INT else ["i", _hex(value)]
     if value is None or kind is bool or kind is str:
         return value
-    if kind is _fraction():
-        return ["q", _hex(value.numerator), _hex(value.denominator)]
     if kind is not list and kind is not tuple and kind is not dict:
+        if kind is _fraction():
+            return ["q", _hex(value.numerator), _hex(value.denominator)]
         raise WireError("type", kind.__name__)
     _spend(len(value), depth, left)
     if kind is dict:
@@ -138,7 +138,9 @@ def _decoded(tree: Any, depth: int, left: list[int]) -> Any:
     if kind is not list or not tree:
         raise WireError("form")
     tag, *parts = tree
-    if tag in ("f", "i", "q"):
+    if tag == "f":
+        return _float(parts)
+    if tag in ("i", "q"):
         return _number(tag, parts)
     _spend(len(parts), depth, left)
     if tag == "l":
@@ -155,14 +157,21 @@ def _fraction() -> Any:
     return getattr(sys.modules.get("fractions"), "Fraction", None)
 
 
-def _number(tag: str, parts: list[Any]) -> float | int | Fraction:
+def _float(parts: list[Any]) -> float:
+    if len(parts) != 1 or type(parts[0]) is not str:
+        raise WireError("form")
+    try:
+        return float.fromhex(parts[0])
+    except (ValueError, OverflowError):
+        raise WireError("form") from None
+
+
+def _number(tag: str, parts: list[Any]) -> int | Fraction:
     if len(parts) != 1 + (tag == "q") or not all(type(part) is str for part in parts):
         raise WireError("form")
     if any(len(part) > BIT_LIMIT // 4 + len("-0x") for part in parts):
         raise WireError("size")
     try:
-        if tag == "f":
-            return float.fromhex(parts[0])
         numbers = [int(part, 16) for part in parts]
         if tag == "i":
             return numbers[0]
