@@ -126,6 +126,10 @@ def test_a_candidate_that_remembers_calls_is_wrong():
 @pytest.mark.parametrize(
     "source",
     [
+        (
+            "kept = [[]]\ndef solve(parts):\n    if kept[-1] is not parts: kept.pop().clear()\n"
+            "    kept.append(parts)\n    return [sum(column) for column in zip(*parts)]"
+        ),
         "kept = []\ndef solve(parts):\n    kept[:] = [sum(column) for column in zip(*parts)]\n    return kept",
         "kept = {}\ndef solve(parts): return kept.setdefault(id(parts), [sum(column) for column in zip(*parts)])[:]",
         (
@@ -133,7 +137,7 @@ def test_a_candidate_that_remembers_calls_is_wrong():
             "    return kept.setdefault(key, [sum(column) for column in zip(*parts)])[:]"
         ),
     ],
-    ids=["one list for all answers", "cache by id", "cache by size"],
+    ids=["earlier input emptied", "one list for all answers", "cache by id", "cache by size"],
 )
 def test_what_a_candidate_keeps_between_calls_is_found(source: str):
     assert judged(source.encode()).outcome == "wrong"
@@ -152,6 +156,10 @@ def test_a_long_answer_is_cut_in_the_sentence():
     assert verdict.outcome == "wrong"
     assert "..., and [] is right" in verdict.sentence
     assert len(verdict.sentence) < 2000
+
+
+def test_a_file_may_begin_with_a_mark_of_its_byte_order_and_end_its_lines_as_windows_does():
+    assert judged(b"\xef\xbb\xbf" + RIGHT_SUM.replace(b"\n", b"\r\n")).accepted
 
 
 def test_a_cache_by_value_is_no_trace():

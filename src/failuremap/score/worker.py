@@ -5,7 +5,8 @@ it has the same: an answer cannot be written before its input has been read.
 
     [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
     [number, "value", value, after, kept]               what is written: the input afterwards, null where it is as it
-                                                        was last told; and whether the earlier answer is as it was
+                                                        was last told; and whether the answer before, and
+                                                        the input that it was to, are as they were
     [number, "stop", code, detail]                      or this, and nothing more
 
 Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
@@ -71,23 +72,24 @@ def main() -> None:
 
 
 def _serve(solve: Any, requests: Any) -> None:
+    held: Any = None
     result: Any = None
-    value: Any = None
-    held = told = None
+    told, was = _text(held), _text(result)
     in_place = True
     while line := requests.readline():
         number, verb, *tree = read_line(line)
+        earlier = [(result, was)]
         if verb == "call":
             in_place = not in_place
+            earlier.append((held, told))
             held, told = _put(decode(tree[0]), held if in_place else None), write_line(tree[0])
-        earlier, was = result, value
         try:
             result, value, after = _call(solve, held)
-            kept = (verb == "call" and in_place) or _text(earlier) == write_line(was)
         except _Stop as stop:
             _send([number, "stop", stop.code, stop.detail])
             continue
-        before, told = told, write_line(after)  # as text: True and 1 are equal
+        kept = (verb == "call" and in_place) or all(_text(left) == text for left, text in earlier)
+        before, told, was = told, write_line(after), write_line(value)  # as text: True and 1 are equal
         _send([number, "value", value, None if told == before else after, kept])
 
 
