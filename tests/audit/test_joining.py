@@ -9,7 +9,6 @@ from audit.judging import edited
 from audit.sharded_traces import spread, write_sharded
 from audit.traces import HandJob, of_kind, write_records
 from failuremap.audit import trace
-from failuremap.audit.findings import _final_differences
 from failuremap.audit.story import read_rank
 from failuremap.audit.verdict import diagnose
 from failuremap.audit.windows import Assembler
@@ -125,13 +124,13 @@ def test_replicas_of_shards_that_differ_are_found(tmp_path):
 
 
 def test_shards_are_no_replicas_that_differ_at_the_end(tmp_path):
-    assert _final_differences(ranks_in(write_sharded(HandJob(EVEN), tmp_path, [[0, 1]]))) == set()
+    assert final_agreement(ranks_in(write_sharded(HandJob(EVEN), tmp_path, [[0, 1]])))[0] == set()
 
 
 def test_replicas_of_shards_that_differ_at_the_end_are_found(tmp_path):
     job = HandJob(FOUR, weights=lambda weights, rank: weights + (rank > 1))
 
-    assert len(_final_differences(ranks_in(write_sharded(job, tmp_path, [[0, 1], [2, 3]])))) == 4
+    assert len(final_agreement(ranks_in(write_sharded(job, tmp_path, [[0, 1], [2, 3]])))[0]) == 4
 
 
 def test_a_shard_that_is_read_as_the_whole_would_be_wrong(tmp_path):

@@ -6,16 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from failuremap.audit import sampled, step_words, words
 from failuremap.audit.factors import met_by_chance
 from failuremap.audit.faults import Fault, Judged, Story
-from failuremap.audit.joining import whole_weights
 from failuremap.audit.model import Candidate, Finding
 from failuremap.audit.rates import left_out_alone
-from failuremap.audit.story import Rank
+from failuremap.audit.replicas import final_agreement
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.recognise import recognise
 from failuremap.catalogue.signs import Sign
@@ -199,7 +195,8 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     if any(step.unmeasured for step in story.judged):  # sharded parameters differ between ranks, and rightly so
         return None
     apart = [step for step in story.judged if step.differing]
-    names = apart[0].differing if apart else sorted(_final_differences(story.ranks))
+    at_end, groups = (set[str](), apart[0].agreeing_ranks) if apart else final_agreement(story.ranks)
+    names = apart[0].differing if apart else sorted(at_end)
     held_apart = split_by_hand(story).union(*(step.experts for step in story.judged))
     names = [name for name in names if name not in held_apart]
     at_start = bool(apart) and apart[0].number == 1
@@ -208,7 +205,7 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     if not names or (explained and not at_start and not skipped):
         return None
     signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
-    sentence = words.replicas_differ(names, len(story.names), when)
+    sentence = words.replicas_differ(names, len(story.names), when) + step_words.agreeing(groups)
     if skipped:
         signs.add(Sign.STEPS_DIFFER)
         sentence = step_words.left_out_alone(skipped, sentence)
@@ -223,26 +220,3 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         parameter_count=len(names),
         repair=candidates[0].repair if candidates else "",
     )
-
-
-def _final_differences(ranks: list[Rank]) -> set[str]:
-    """Parameters whose weights differ between ranks at the end of the job."""
-    if len(ranks) < 2:
-        return set()
-    held = whole_weights({rank.rank: _final_weights(rank) for rank in ranks}, ranks)
-    common = set.intersection(*(set(found) for found in held))
-    return {name for name in common if any(_unlike(other[name], held[0][name]) for other in held[1:])}
-
-
-def _final_weights(rank: Rank) -> dict[str, NDArray[np.float32]]:
-    found, at = {}, 0
-    if rank.final_weights is not None:
-        for id in rank.final_weights.ids:
-            parameter = rank.parameters[id]
-            found[parameter.name] = rank.final_weights.numbers[at : at + parameter.rows]
-            at += parameter.rows
-    return found
-
-
-def _unlike(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
-    return first.shape != second.shape or not np.allclose(first, second, rtol=1e-5, atol=1e-30, equal_nan=True)

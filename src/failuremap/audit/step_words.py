@@ -28,6 +28,32 @@ def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     return f"Not all ranks take the same steps: {shown}. {differ}"
 
 
+def agreeing(groups: Sequence[Sequence[int]]) -> str:
+    """Which ranks hold the same weights, where there are more than two ranks and some agree; else ''.
+
+    Example:
+        >>> agreeing([[0, 1, 2], [3]])
+        ' Rank 3 differs from the others.'
+        >>> agreeing([[0, 1], [2, 3]])
+        ' Ranks 0, 1 agree with each other, and ranks 2, 3.'
+    """
+    sizes = sorted(map(len, groups))
+    if not sizes or sizes[-1] < 2:
+        return ""
+    if len(sizes) == 2 and sizes[0] == 1:
+        alone = next(group for group in groups if len(group) == 1)
+        return f" Rank {alone[0]} differs from the others."
+    together = [_ranks(group) for group in groups if len(group) > 1]
+    alone_too = [group[0] for group in groups if len(group) == 1]
+    rest = f"; alone: {_ranks(alone_too)}" if alone_too else ""
+    return f" R{together[0][1:]} agree with each other{''.join(f', and {others}' for others in together[1:])}{rest}."
+
+
+def _ranks(ranks: Sequence[int], most: int = 8) -> str:
+    shown = ", ".join(map(str, ranks[:most])) + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
+
+
 def weights_from_logits(function: str, site: str) -> str:
     """How the weights of a loss were found whose inside is hidden."""
     return (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit.discarded import Discarded
 from failuremap.audit.joining import Sharding, joined, whole_length, whole_rows
+from failuremap.audit.replicas import Agreement, compared
 from failuremap.audit.story import Backward, Chunk, Parameter, Part, Rank
 
 Floats = NDArray[np.float64]
@@ -48,6 +49,8 @@ class Step:
     """Length of the update of the first rank; None where it is not known."""
     doubts: list[str] = field(default_factory=list)
     """Why it cannot be told what the step owes."""
+    agreeing_ranks: list[list[int]] = field(default_factory=list)
+    """Ranks that start the step from the same weights, by groups; [] where there are too many groups to list."""
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
 
@@ -127,7 +130,7 @@ class Assembler:
                 rows.append(self._sum(rank, backward.chunks, place, starts))
                 altered.append(self._replaced(rank, rows[-1], backward, place, starts))
         updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
-        equal, differing = self._compare_weights(having, parts, place, starts, parameters)
+        agreed = self._compare_weights(having, parts, place, starts, parameters)
         size = int(starts[-1])
         here = [rank.rank for rank in having]
         return Step(
@@ -140,8 +143,9 @@ class Assembler:
             contributions_KL=np.array(rows).reshape(len(rows), size),
             updates_RL=np.array([row for row, _ in updates]).reshape(len(updates), size),
             present_RP=np.array([present for _, present in updates]).reshape(len(updates), len(parameters)),
-            weights_equal=equal,
-            weights_differ_in=differing,
+            weights_equal=None if agreed is None else not agreed.differs_P.any(),
+            weights_differ_in=[] if agreed is None else [parameters[p].name for p in np.flatnonzero(agreed.differs_P)],
+            agreeing_ranks=[] if agreed is None else agreed.groups,
             parts=parts,
             set_aside=aside,
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
@@ -227,25 +231,16 @@ class Assembler:
         place: dict[str, int],
         starts: NDArray[np.int64],
         parameters: list[Parameter],
-    ) -> tuple[bool | None, list[str]]:
-        """Whether all ranks start the step from the same weights.
-
-        Sampled elements are compared bit by bit; sums over a tensor, of which different processors may round the last
-        bit otherwise, up to 1e-5.
-        """
+    ) -> Agreement | None:
+        """Whether all ranks start the step from the same weights; None where there is one rank."""
         if len(having) < 2:
-            return None, []
+            return None
         own = [self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
         rows = whole_rows(np.array(own), having, parameters, starts, "weights")
         exact = np.zeros(int(starts[-1]), dtype=bool)
         for index, parameter in enumerate(parameters):
             exact[starts[index] : starts[index] + parameter.coordinates] = True
-        differs = np.zeros(len(parameters), dtype=bool)
-        for row in rows[1:]:
-            known = ~np.isnan(row) & ~np.isnan(rows[0])
-            unlike = known & np.where(exact, row != rows[0], ~np.isclose(row, rows[0], rtol=1e-5, atol=1e-6))
-            differs |= np.add.reduceat(unlike, starts[:-1]) > 0 if len(parameters) else differs
-        return not differs.any(), [parameters[index].name for index in np.flatnonzero(differs)]
+        return compared(rows, exact, starts, [rank.rank for rank in having])
 
     def _weights(self, rank: Rank, part: Part, place: dict[str, int], starts: NDArray[np.int64]) -> Floats:
         """The weights before the step, as far as they were written down; nan elsewhere."""

@@ -1,0 +1,108 @@
+"""Weights that should be equal on all ranks: in which parameters they differ, and which ranks agree with each other.
+
+Legend: R ranks, P parameters, L numbers of all parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit.joining import whole_weights
+from failuremap.audit.story import Rank
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# groups of ranks that agree are listed up to this many
+_MOST_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Which parameters differ between ranks, and which ranks hold the same."""
+
+    differs_P: Mask
+    groups: list[list[int]]
+    """Ranks that agree in everything, each with the first of its group; [] where there are too many groups to list."""
+
+
+def compared(rows_RL: Floats, exact_L: Mask, starts: NDArray[np.int64], ranks: Sequence[int]) -> Agreement:
+    """Compares the weights of all ranks.
+
+    Sampled elements are compared bit by bit; sums over a tensor, of which different processors may round the last bit
+    otherwise, up to 1e-5.
+
+    Args:
+        rows_RL: Each rank's numbers; nan where one is not known.
+        exact_L: Which numbers are elements.
+        starts: Where each parameter begins, and the end.
+        ranks: Whose rows these are.
+    """
+    differs = np.zeros(len(starts) - 1, dtype=bool)
+    leaders, groups = [rows_RL[0]], [[ranks[0]]]
+    for rank, row in zip(ranks[1:], rows_RL[1:], strict=True):
+        unlike = _unlike(row, rows_RL[0], exact_L)
+        differs |= np.add.reduceat(unlike, starts[:-1]) > 0 if len(differs) else differs
+        if len(groups) > _MOST_GROUPS:
+            continue
+        same = 0 if not unlike.any() else _first_alike(row, leaders[1:], exact_L) + 1
+        if same < len(groups):
+            groups[same].append(rank)
+        else:
+            leaders.append(row)
+            groups.append([rank])
+    return Agreement(differs, groups if len(groups) <= _MOST_GROUPS else [])
+
+
+def _first_alike(row: Floats, leaders: Sequence[Floats], exact_L: Mask) -> int:
+    alike = (place for place, leader in enumerate(leaders) if not _unlike(row, leader, exact_L).any())
+    return next(alike, len(leaders))
+
+
+def _unlike(first: Floats, second: Floats, exact_L: Mask) -> Mask:
+    known = ~np.isnan(first) & ~np.isnan(second)
+    unlike: Mask = known & np.where(exact_L, first != second, ~np.isclose(first, second, rtol=1e-5, atol=1e-6))
+    return unlike
+
+
+def final_agreement(ranks: Sequence[Rank]) -> tuple[set[str], list[list[int]]]:
+    """Names the parameters whose weights differ between ranks at the end of the job, and the ranks that agree."""
+    if len(ranks) < 2:
+        return set(), []
+    held = whole_weights({rank.rank: _final_weights(rank) for rank in ranks}, ranks)
+    common = set.intersection(*(set(found) for found in held))
+    apart = {name for name in common if any(_apart(other[name], held[0][name]) for other in held[1:])}
+    leaders: list[dict[str, NDArray[np.float32]]] = []
+    groups: list[list[int]] = []
+    for rank, weights in zip(ranks, held, strict=True):
+        alike = (
+            place
+            for place, leader in enumerate(leaders)
+            if not any(_apart(weights[name], leader[name]) for name in apart)
+        )
+        place = next(alike, len(leaders))
+        if place == len(leaders):
+            leaders.append(weights)
+            groups.append([])
+        groups[place].append(rank.rank)
+        if len(groups) > _MOST_GROUPS:
+            return apart, []
+    return apart, groups
+
+
+def _final_weights(rank: Rank) -> dict[str, NDArray[np.float32]]:
+    found, at = {}, 0
+    if rank.final_weights is not None:
+        for id in rank.final_weights.ids:
+            parameter = rank.parameters[id]
+            found[parameter.name] = rank.final_weights.numbers[at : at + parameter.rows]
+            at += parameter.rows
+    return found
+
+
+def _apart(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
+    return first.shape != second.shape or not np.allclose(first, second, rtol=1e-5, atol=1e-30, equal_nan=True)
