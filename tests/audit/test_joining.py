@@ -9,6 +9,7 @@ from audit.judging import edited
 from audit.sharded_traces import spread, write_sharded
 from audit.traces import HandJob, of_kind, write_records
 from failuremap.audit import trace
+from failuremap.audit.replicas import final_agreement
 from failuremap.audit.story import read_rank
 from failuremap.audit.verdict import diagnose
 from failuremap.audit.windows import Assembler
