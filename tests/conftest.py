@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from audit.harness import JobServer
+
+# How long an example takes is the machine's affair, and no test's.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def _absent(what: str, advice: str) -> NoReturn:
