@@ -50,12 +50,12 @@ def test_keywords_texts_numbers_comments_and_names_are_marked():
     marked = highlighted('def f(x):  # why\n    return len("a") + 1\n')
 
     for piece in (
-        '<span class="k">def</span>',
-        '<span class="f">f</span>',
-        '<span class="c"># why</span>',
-        '<span class="b">len</span>',
-        '<span class="s">"a"</span>',
-        '<span class="m">1</span>',
+        '<i class="k">def</i>',
+        '<i class="f">f</i>',
+        '<i class="c"># why</i>',
+        '<i class="b">len</i>',
+        '<i class="s">"a"</i>',
+        '<i class="m">1</i>',
     ):
         assert piece in marked
 
@@ -89,4 +89,4 @@ def test_an_f_string_is_one_text_on_every_version_of_python(source):
     marked = highlighted(source)
 
     assert shown(marked) == source
-    assert marked.count("<span") == marked.count('class="s"') == 1
+    assert marked.count("<i") == marked.count('class="s"') == 1

@@ -20,7 +20,7 @@ from failuremap.catalogue.mechanism import VARIANTS
 _KINDS = {tokenize.COMMENT: "c", tokenize.STRING: "s", tokenize.NUMBER: "m"}
 _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(dir(builtins))
-_N_LINE = re.compile(r'^N = <span class="m">(\d)</span>$', re.MULTILINE)
+_N_LINE = re.compile(r'^N = <i class="m">(\d)</i>$', re.MULTILINE)
 _CONTEXT = 1
 
 
@@ -30,11 +30,11 @@ def highlighted(source: str) -> Markup:
 
     Example:
         >>> highlighted("return 1")
-        Markup('<span class="k">return</span> <span class="m">1</span>')
+        Markup('<i class="k">return</i> <i class="m">1</i>')
     """
     pieces, end = [], 0
     for start, stop, name in _marks(source):
-        pieces += [_plain(source[end:start]), f'<span class="{name}">{_plain(source[start:stop])}</span>']
+        pieces += [_plain(source[end:start]), f'<i class="{name}">{_plain(source[start:stop])}</i>']
         end = stop
     return Markup("".join([*pieces, _plain(source[end:])]))  # noqa: S704 (escaped)
 
@@ -77,12 +77,12 @@ def _class_of(kind: int, text: str, before: str) -> str:
 
 def of_variant(html: Markup, variant: int) -> Markup:
     """Returns a highlighted script with another N: nothing else differs between the variants of a stage."""
-    return _with_n(html, f'<span class="m">{variant}</span>')
+    return _with_n(html, f'<i class="m">{variant}</i>')
 
 
 def of_all_variants(html: Markup) -> Markup:
     """Returns a highlighted script whose N is that of the variant which is chosen on the page."""
-    numbers = "".join(f'<span class="m of of-{variant}">{variant}</span>' for variant in VARIANTS)
+    numbers = "".join(f'<i class="m of of-{variant}">{variant}</i>' for variant in VARIANTS)
     return _with_n(html, numbers)
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from browsing import kinds_of
@@ -157,6 +158,23 @@ def test_a_ratio_alone_names_what_may_be_and_says_with_which_total(page: Page, d
 
     assert "replica-means-ignore-counts" in answered(page, [seen], "ratio")[0]
     expect(page.locator("#answer")).to_contain_text("if all weights together are 1;")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"counts": [[-3], [5]]}, "The count of rank 0, micro-batch 0 is -3: expected 0 or more."),
+        ({"weights": [1, ""]}, "The weight of rank 1, micro-batch 0 is missing."),
+        ({"full": "1", "counts": [[1, 2]]}, "A full window has no fewer micro-batches than this one."),
+    ],
+    ids=["negative", "missing", "window"],
+)
+def test_numbers_that_are_not_used_are_told_with_the_reason(page: Page, disk, given, said):
+    page.goto(f"{disk}symptom/index.html")
+    right = {"promise": "mean", "signs": [], "counts": [[3], [5]], "weights": [1, 1], "full": ""}
+
+    assert answered(page, [right | given]) == [[]]
+    expect(page.locator("#answer")).to_have_text(f"{said} The numbers are not used.")
 
 
 def test_every_page_is_all_there_without_scripts(chromium: Browser, disk, site):

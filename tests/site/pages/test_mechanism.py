@@ -70,7 +70,7 @@ def test_every_clause_of_the_contract_is_there_with_an_address(page, family):
 def test_each_stage_shows_its_script_exit_code_digest_and_rows(page, text, family, stage):
     section = text[text.index(f'<section id="{stage}"') :].partition("</section>")[0]
     source = re.search(r'<pre class="source"[^>]*><code>(.*?)</code></pre>', section, re.DOTALL)[1]
-    chosen = re.sub(r'<span class="m of of-[2-5]">\d</span>', "", source)
+    chosen = re.sub(r'<i class="m of of-[2-5]">\d</i>', "", source)
     run = family.first.runs()[stage]
 
     assert html.unescape(re.sub("<[^>]*>", "", chosen)) == render(mechanism(SLUG), stage, 1)
@@ -115,6 +115,7 @@ def test_what_is_withheld_is_named_with_its_commitments(page, family):
         assert all(digest in page.text for digest in case.member_only.commitments.values())
     assert all(field in page.text for field in family.first.member_only.fields)
     assert f"../../{addresses.ABOUT}#members" in page.links
+    assert f"failuremap score repair.py --case {SLUG}" in page.text
 
 
 def test_what_an_audit_said_is_there_with_its_commands(made):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Literal
 
 from failuremap.catalogue.mechanism import Mechanism
@@ -38,6 +39,11 @@ def split_of(group: str, season: str = SEASON, share: Fraction = HELD_BACK_SHARE
     """
     if group in OVERRIDES:
         return OVERRIDES[group]
+    return _by_hash(group, season, share)
+
+
+@cache  # asked of each pair of mechanisms for each case
+def _by_hash(group: str, season: str, share: Fraction) -> Split:
     return "held-back" if _hash_of(season, group) < share * 2**256 else "open-access"
 
 

@@ -38,10 +38,23 @@
     form.querySelector("tbody").replaceChildren(...rows);
   }
 
-  /** The layout and the weights that were typed in, or null while some are missing. */
+  /** Why the numbers that were typed in are not used; "" where they are, and where there are none. */
+  function problem() {
+    const inputs = [...cells("count"), ...cells("weight")];
+    const empty = inputs.filter((input) => input.value === "");
+    const negative = cells("count").find((input) => input.value < 0);
+    const [ranks, window] = ["tr", "tr:first-child td"].map((of) => form.querySelectorAll(`tbody ${of}`).length);
+    if (empty.length === inputs.length) return "";
+    if (negative) return `The ${negative.ariaLabel} is ${negative.value}: expected 0 or more.`;
+    if (empty.length) return `The ${empty[0].ariaLabel} is missing.`;
+    if (!(number("observer") >= 0 && number("observer") < ranks)) return `There is no rank ${number("observer")}.`;
+    return number("full") && number("full") < window ? "A full window has no fewer micro-batches than this one." : "";
+  }
+
+  /** The layout and the weights that were typed in, or null where they are not used. */
   function measurements() {
     const [counts, weights] = ["count", "weight"].map((kind) => cells(kind).map((input) => input.value));
-    if ([...counts, ...weights].includes("") || counts.some((count) => count < 0)) return null;
+    if (problem() || counts.includes("")) return null;
     const window = form.querySelectorAll("tbody tr:first-child td").length;
     const rows = Array.from({ length: counts.length / window }, (_, rank) =>
       counts.slice(rank * window, (rank + 1) * window).map(Number));
@@ -88,12 +101,13 @@
     const [kind, promise] = ["kind", "promise"].map((name) => form.elements[name].value);
     const signs = [...form.querySelectorAll("[name=sign]:checked")].map((box) => box.value);
     const seen = measurements();
-    if (!seen && !signs.length) return answer.replaceChildren(NO_ANSWER);
+    const unused = problem() && element("p", `${problem()} The numbers are not used.`);
+    if (!seen && !signs.length) return answer.replaceChildren(unused || NO_ANSWER);
     const ways = seen ? followed(seen, kind, promise) : [];
     const shape = seen ? failuremapMatch.shapeSigns(seen.layout, seen.weights) : [];
     const items = (ways.length ? ways : [["", []]]).flatMap(([because, rules]) =>
       told(failuremapMatch.recognise(failuremapTable, rules, [...signs, ...shape], promise), because));
-    return answer.replaceChildren(items.length ? element("ul", items) : unnamed(ways, promise));
+    return answer.replaceChildren(unused, items.length ? element("ul", items) : unnamed(ways, promise));
   }
 
   form.addEventListener("input", (event) => {
