@@ -263,3 +263,15 @@ def solve(n):
     return solve_one(n) + Fraction(next(itertools.count()))
 """
     assert boxed(source).call(3).value == 7.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from collections.abc import Sequence",
+        "from collections import abc",
+        "import inspect, logging, pprint, traceback",
+    ],
+)
+def test_what_a_repair_may_import_is_found_where_it_names_nothing_else(line, boxed):
+    assert boxed(f"{line}\ndef solve(rows): return len(rows)").call([1]).value == 1

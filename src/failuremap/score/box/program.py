@@ -22,8 +22,8 @@ _PACKAGE = "failuremap.score"
 _FILES = "wire", "worker"
 OFFERED_MODULES = frozenset(
     "abc array bisect builtins cmath collections contextlib copy dataclasses datetime decimal enum fractions functools "
-    "heapq io itertools json math numbers operator os queue random re statistics string struct sys textwrap threading "
-    "time types typing warnings weakref".split()
+    "heapq inspect io itertools json logging math numbers operator os pprint queue random re statistics string struct "
+    "sys textwrap threading time traceback types typing warnings weakref".split()
 )
 """What a candidate can import; nothing else can be found once the box is shut."""
 
@@ -59,4 +59,5 @@ def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
         "RLIMIT_CORE": 0,
     }
     named = OFFERED_MODULES.intersection(re.findall(r"\w+", candidate))
+    named |= {"collections.abc"} if {"collections", "abc"} <= named else set()
     return [sorted(named), list(amounts.items()), program.hex() if program else ""]
