@@ -126,6 +126,15 @@ def test_bfloat16_gradients_are_read_within_their_rounding():
     assert found.sum().item() == pytest.approx(2, rel=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_smoothed_labels_are_no_onehot_in_half_precision_either(dtype):
+    rows, probabilities = gradient_and_softmax([1.0] * 8)
+    smoothed = 0.9 * rows + 0.1 * (probabilities - 1 / 7)
+
+    assert weights_of(rows.to(dtype), probabilities) is not None
+    assert weights_of(smoothed.to(dtype), probabilities) is None
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [

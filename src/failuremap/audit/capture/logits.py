@@ -22,7 +22,8 @@ SOFTMAX = "Softmax"
 FUNCTION = "cross_entropy_at_logits"
 # with two classes every loss has such a gradient
 _FEWEST_CLASSES = 3
-_ROUNDINGS = 16
+# roundings of float32 that exp and the sums of a softmax bring; half precision rounds the result alone, twice at most
+_ROUNDINGS, _ROUNDINGS_OF_HALF = 16, 2
 # relative error of a weight beyond which its row says nothing
 _COARSE = 0.2
 # a row without gradient is masked, unless its target is about certain
@@ -139,10 +140,10 @@ def weights_of(gradient: Tensor, saved: Tensor) -> Tensor | None:
         gradient: At the logits; the classes are last.
         saved: The logits, or their softmax.
     """
-    epsilon = max(torch.finfo(tensor.dtype).eps for tensor in (gradient, saved))
+    rounding = max(map(_rounding, (gradient.dtype, saved.dtype)))
     rows, probabilities = gradient.flatten(0, -2).double(), saved.flatten(0, -2).double()
     sums = probabilities.sum(1)
-    if not bool(((probabilities >= 0).all()) & ((sums - 1).abs() <= _ROUNDINGS * epsilon).all()):
+    if not bool(((probabilities >= 0).all()) & ((sums - 1).abs() <= _COARSE).all()):
         probabilities = probabilities.softmax(1)
     live = (rows != 0).any(1)
     if not bool(live.any()) or bool((~live & (probabilities.max(1).values > 1 - _CERTAIN)).any()):
@@ -151,11 +152,17 @@ def weights_of(gradient: Tensor, saved: Tensor) -> Tensor | None:
     at = torch.arange(len(rows), device=rows.device)
     directions[at, rows.argmin(1)] -= 1
     squares = directions.square().sum(1)
-    errors = _ROUNDINGS * epsilon / squares.sqrt()
+    errors = rounding / squares.sqrt()
     weights = (rows * directions).sum(1) / squares
     common = (rows * directions).sum() / squares.sum()
     misfit = (rows - weights[:, None] * directions).square().sum(1).sqrt()
-    fits = (misfit <= _ROUNDINGS * epsilon * common) & ((weights - common).abs() <= errors * common)
+    fits = (misfit <= rounding * common) & ((weights - common).abs() <= errors * common)
     if not bool((common > 0) & fits.all() & (errors <= _COARSE).all()):
         return None
     return (live.double() * common).reshape(gradient.shape[:-1])
+
+
+def _rounding(dtype: torch.dtype) -> float:
+    """What rounding may make of a row, as a part of its weight."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    return torch.finfo(dtype).eps * (_ROUNDINGS_OF_HALF if half else _ROUNDINGS)
