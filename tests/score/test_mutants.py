@@ -10,6 +10,7 @@ import pytest
 from failuremap.catalogue import Mechanism, mechanism, mechanisms
 from failuremap.score.forms import candidate_of
 from failuremap.score.mutants import Mutant, equivalents, mutants
+from score.kills import key_of, killers, thin
 from score.stand_in import outcome
 
 KEYS = [bytes([number]) * 32 for number in range(3)]
@@ -85,3 +86,21 @@ def test_statements_and_guards_are_taken_out():
     assert "total += 2 -> total -= 2" in found
     assert "total += 2 -> pass" in found
     assert all(ast.parse(source) for source in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(12))
+def test_each_mutant_of_a_sample_dies_of_three_fixtures_or_more(number: int):
+    """Under each of 12 keys every sixth family; `python tests/score/kills.py` tries all of them."""
+    entries = ENTRIES[number % 6 :: 6]
+
+    found = {entry.slug: thin(entry, key_of(number), least=3, every=5) for entry in entries}
+
+    assert {slug: mutants for slug, mutants in found.items() if mutants} == {}
+
+
+def test_a_change_that_few_fixtures_notice_is_thin():
+    entry = mechanism("partials-averaged")
+    source = "def solve(parts): return [sum(c) for c in zip(*parts)] if len(parts) < 100 else []"
+
+    assert len(list(killers(entry, source, key_of(0)))) < 3

@@ -147,5 +147,5 @@ def edges(source):
     weights, momentum, *gradients = ([source.randint(-50, 50) * 202 + 1 for _ in range(2)] for _ in range(7))
     steps = 99, 1000, 65_535, 10**6, 2**24 + 1, 2**31 - 1, 2**32 - 1, 2**40
     late = [((weights, momentum, count), gradients[: 1 + place % 5]) for place, count in enumerate(steps)]
-    twice = [((weights, momentum, 3), gradients[:count] * 2) for count in (1, 2, 5)]
+    twice = [((weights, momentum, 3), gradients[:count] + gradients[:1]) for count in (2, 4, 6)]
     return [*late, *twice, ((weights, momentum, 2**31 - 1), [])]

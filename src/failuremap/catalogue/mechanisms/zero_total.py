@@ -147,7 +147,7 @@ def edges(source):
     rows = [([source.randint(-50, 50) for _ in range(2)], weight) for weight in (0.1, 0.7, 1e-12)]
     empty = ([0, 0], 0)
     weights = (1e-30, 3e-30), (2.0**-60, 0.25), (1e-280, 1e-290), (10**12, 0.1), (2.5e15, 3), (1e290, 1e280)
-    several = [rows * 3, rows * 5]
+    several = [rows * 3 + rows[:1], rows * 5 + rows[1:2]]
     far = [[(row[0], weight) for row, weight in zip(rows, pair, strict=False)] for pair in weights]
     return [
         *several,
