@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from failuremap.catalogue.records.read import case_from_json
+from failuremap.site.app.database import opened
 from failuremap.site.app.openapi import description
 from failuremap.site.app.settings import Settings, parse_address
 from served import CASE
@@ -134,3 +137,46 @@ def test_health_says_whether_the_site_works(server):
     assert answer.status_code == 200
     assert {"ok": True, "worker": True}.items() <= answer.json().items()
     assert set(answer.json()) == {"ok", "version", "worker", "box", "queue"}
+
+
+def test_a_worker_that_runs_and_is_not_ready_is_not_well(server):
+    with opened(server.database) as db:
+        (since,) = db.execute("SELECT since FROM judging").fetchone()
+        db.execute("UPDATE judging SET since = 0")
+        answer = server.visitor().get("/health")
+        db.execute("UPDATE judging SET since = ?", (since,))
+
+    assert answer.status_code == 503
+    assert answer.json()["ok"] is answer.json()["worker"] is False
+    assert server.visitor().get("/health").status_code == 200
+
+
+def test_without_its_database_the_site_says_so_and_shows_the_catalogue(server):
+    with opened(server.database) as db:
+        db.execute("ALTER TABLE limits RENAME TO away")
+        answer = server.visitor().sign_in("Ada")
+        page = server.visitor().get("/about/")
+        db.execute("ALTER TABLE away RENAME TO limits")
+
+    assert answer.status_code == 503
+    assert "The site can&#39;t use its database now. Nothing was changed; try again later." in answer.text
+    assert page.status_code == 200
+
+
+def test_the_list_of_candidates_has_no_texts(server, grace):
+    number = grace.hand_in("# a long text", note="listed").headers["Location"].rpartition("/")[2]
+    listed = grace.get("/api/member/candidates")
+
+    assert "a long text" not in listed.text
+    assert grace.get(f"/api/member/candidates/{number}").json()["source"] == "# a long text"
+
+
+def test_a_worker_without_a_database_says_so_in_one_line_of_the_log(tmp_path):
+    (tmp_path / "site.sqlite3").write_text("no database")
+    command = [sys.executable, "-m", "failuremap.site.app.worker", str(tmp_path / "site.sqlite3")]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        said = worker.stderr.read()  # while its stdin is open: where that ends, it stops
+
+    assert worker.returncode == 1
+    assert json.loads(said)["event"] == "worker failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 
@@ -19,23 +20,25 @@ from failuremap.site.app.access_log import AccessLog
 from failuremap.site.app.guards import BoundedBody, SameSite
 from failuremap.site.app.headers import SecurityHeaders
 from failuremap.site.app.library import Site
+from failuremap.site.app.logs import log_exception
 from failuremap.site.app.responses import data, refusal
 from failuremap.site.app.visit import Visit, endpoint
 
 _MESSAGES = {405: "This address is not asked in this way.", 400: "This request can't be read."}
 
 
-def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
+def application(site: Site, worker_since: Callable[[], int | None]) -> ASGIApp:
     """Returns the site as an ASGI application.
 
     Args:
         site: The settings, and what there is to show.
-        is_worker_alive: Says whether the process that judges is running.
+        worker_since: Says when the process that judges was started, in seconds since 1970; None where none is running.
     """
 
     def health(visit: Visit) -> Response:
-        """Says whether the site does what it should: the database answers, the worker runs."""
-        well = is_worker_alive()
+        """Says whether the site does what it should: the database answers, the worker runs and could write to it."""
+        since = worker_since()
+        well = since is not None and submissions.judging_since(visit.db) >= since
         judging = submissions.level_of(visit.db)
         facts = {
             "ok": well,
@@ -58,7 +61,7 @@ def application(site: Site, is_worker_alive: Callable[[], bool]) -> ASGIApp:
             Middleware(BoundedBody, timeout_s=site.settings.body_timeout_s, refuse=refuse),
             Middleware(SameSite, address=site.settings.address, refuse=refuse),
         ],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={HTTPException: _refused, sqlite3.Error: _without_database, Exception: _failed},
     )  # fmt: skip
     app.router.redirect_slashes = False
     app.state.site = site
@@ -70,6 +73,14 @@ def _refused(request: Request, error: Exception) -> Response:
     site: Site = request.app.state.site
     message = error.detail if error.status_code == 422 else _MESSAGES.get(error.status_code, documents.NOT_FOUND)
     return refusal(site, request.url.path, error.status_code, message, dict(error.headers or {}))
+
+
+def _without_database(request: Request, error: Exception) -> Response:
+    """The disk is full, or the file is damaged or locked: the pages of the catalogue are served all the same."""
+    site: Site = request.app.state.site
+    log_exception("database failed", error, reason=getattr(error, "sqlite_errorname", ""))
+    message = "The site can't use its database now. Nothing was changed; try again later."
+    return refusal(site, request.url.path, 503, message)
 
 
 def _failed(request: Request, _error: Exception) -> Response:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +37,14 @@ class Worker:
         self._command = [sys.executable, "-m", "failuremap.site.app.worker", str(database)]
         self._command += [str(key_file)] if key_file else []
         self._stopping = threading.Event()
+        self._since = 0
         self._process = self._start()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         # It reads its end of stdin: where this process dies, it ends too. A session of its own keeps Ctrl-C from it.
+        self._since = int(time.time())
         return subprocess.Popen(self._command, stdin=subprocess.PIPE, start_new_session=True)
 
     def _watch(self) -> None:
@@ -52,9 +55,9 @@ class Worker:
             log("worker ended", exit_code=code)
             self._process = self._start()
 
-    def is_alive(self) -> bool:
-        """True where it is running."""
-        return self._process.poll() is None
+    def since(self) -> int | None:
+        """When it was started, in seconds since 1970; None where it isn't running."""
+        return self._since if self._process.poll() is None else None
 
     def stop(self) -> None:
         """Lets it put back what it is judging, and end."""
@@ -111,7 +114,7 @@ def serve(settings: Settings, place: Place) -> None:
 
 def _configuration(site: Site, worker: Worker) -> uvicorn.Config:
     return uvicorn.Config(
-        application(site, worker.is_alive),
+        application(site, worker.since),
         http=timed_protocol(site.settings.header_timeout_s, site.settings.body_timeout_s),
         ws="none",
         lifespan="off",

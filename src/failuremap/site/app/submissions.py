@@ -71,8 +71,9 @@ def wait_s(db: sqlite3.Connection, member: int, a_day: int, now: int) -> int:
 
 
 def of_member(db: sqlite3.Connection, member: int) -> list[Submission]:
-    """Returns the candidates of a member, the newest first."""
-    rows = db.execute(f"SELECT {_COLUMNS} FROM submissions WHERE member = ? ORDER BY id DESC", (member,))  # noqa: S608
+    """Returns the candidates of a member, the newest first, without their texts, which together may be large."""
+    columns = _COLUMNS.replace("source", "'' AS source")
+    rows = db.execute(f"SELECT {columns} FROM submissions WHERE member = ? ORDER BY id DESC", (member,))  # noqa: S608
     return [_submission(row) for row in rows]
 
 
@@ -130,6 +131,12 @@ def say_level(db: sqlite3.Connection, level: str, now: int) -> None:
         "ON CONFLICT (id) DO UPDATE SET level = excluded.level, since = excluded.since",
         (level, now),
     )
+
+
+def judging_since(db: sqlite3.Connection) -> int:
+    """Returns when a worker last became ready, in seconds since 1970; 0 where none ever did."""
+    row = db.execute("SELECT since FROM judging WHERE id = 1").fetchone()
+    return int(row["since"]) if row else 0
 
 
 def level_of(db: sqlite3.Connection) -> str:

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from failuremap.catalogue.exchange.intake import read_key
+from failuremap.errors import InvalidArgument
 from failuremap.site.app import submissions
 from failuremap.site.app.database import opened, transaction
 from failuremap.site.app.locking import locked
@@ -50,6 +51,9 @@ def main(database: Path, key: bytes | None) -> None:
             _work(database, key)
     except _Stop:
         log("worker stopped")
+    except (sqlite3.Error, InvalidArgument) as error:
+        log_exception("worker failed", error, reason=getattr(error, "sqlite_errorname", ""))
+        sys.exit(1)
 
 
 def _work(database: Path, key: bytes | None) -> None:
