@@ -3,7 +3,8 @@
 Bare is `python -I -S -c pass`. Both are measured in processor time, of this process, of its children and of what runs
 in the box (its outer process twice, as a child and as a part of the box): other work on the machine makes that a
 little longer, and what a clock shows many times. The two are taken in turns, each family several times, of which the
-least counts; the bar is for the family in the middle, and the one that takes longest is named. Slugs of families as arguments measure these alone.
+least counts; the bar is for the family in the middle, and the one that takes longest is named. Slugs of families as
+arguments measure these alone.
 """
 
 from __future__ import annotations

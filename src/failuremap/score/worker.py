@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import marshal
 import os
 import resource
 import struct
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VARARGS = 0x04
+_EVERY_BIT = 2
+"""The version of `marshal` that writes floats in full, and the same value always in the same way."""
 _ANSWERS = 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _SIGKILL = 9
@@ -82,15 +85,16 @@ def _serve(solve: Any, requests: Any) -> None:
         if verb == "call":
             in_place = not in_place
             earlier.append((held, told))
-            held, told = _put(decode(tree[0]), held if in_place else None), write_line(tree[0])
+            held = _put(decode(tree[0]), held if in_place else None)
+            told = _text(held)
         try:
-            result, value, after = _call(solve, held)
+            result, value, after = _call(solve, held, told)
         except _Stop as stop:
             _send([number, "stop", stop.code, stop.detail])
             continue
         kept = (verb == "call" and in_place) or all(_text(left) == text for left, text in earlier)
-        before, told, was = told, write_line(after), write_line(value)  # as text: True and 1 are equal
-        _send([number, "value", value, None if told == before else after, kept])
+        told, was = told if after is None else _text(held), _text(result)
+        _send([number, "value", value, after, kept])
 
 
 def _put(given: Any, held: Any) -> Any:
@@ -102,18 +106,22 @@ def _put(given: Any, held: Any) -> Any:
 
 
 def _text(value: Any) -> bytes:
-    """Returns a value as it is written, or nothing where it is no longer one."""
+    """Returns a value as bytes that tell True from 1 and 0.0 from -0.0; nothing where it is no longer one."""
+    try:
+        return marshal.dumps(value, _EVERY_BIT)  # far quicker than what the wire takes
+    except ValueError:  # a Fraction, or a type of the candidate's own
+        pass
     try:
         return write_line(encode(value))
     except WireError:
         return b""
 
 
-def _call(solve: Any, held: Any) -> tuple[Any, Any, Any]:
-    """Returns what one call gives, the same encoded, and the input after it encoded."""
+def _call(solve: Any, held: Any, told: bytes) -> tuple[Any, Any, Any]:
+    """Returns what one call gives, the same encoded, and the input after it encoded, or None where it is as told."""
     try:
         result = solve(held)
-        return result, encode(result), encode(held)
+        return result, encode(result), None if _text(held) == told else encode(held)
     except WireError as error:
         raise _Stop(error.code, error.detail) from None
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its answer
