@@ -25,6 +25,7 @@ JOBS = {
     "hsdp-bfloat16": ("fsdp_lm.py", "--replicas 2 --precision bf16", 4),
     "fsdp1": ("fsdp1_lm.py", "--accum 2 --no-sync --clip own", 2),
     "tensor-parallel": ("tp_lm.py", "--sequence --loss-parallel --accum 2", 4),
+    "in-part": ("ddp_lm.py", "--accum 2 --opt adamw --clip norm --steps 12", 2),
     "one-process": ("accum_lm.py", "--accum 4 --clip 0.5", 1),
 }
 
@@ -33,10 +34,11 @@ def train(server: JobServer, folder: Path, name: str, trace: Path | None, seed: 
     """Run a job and return the weights that it saves; `trace`: under the audit."""
     import torch
 
-    script, args, nproc = JOBS[name]
+    script, options, nproc = JOBS[name]
     saved = folder / "weights.pt"
     saved.unlink(missing_ok=True)
-    result = server.run_job(script, [*shlex.split(args), "--seed", str(seed), "--save", str(saved)], nproc, trace)
+    args = [*shlex.split(options), "--seed", str(seed), "--save", str(saved)]
+    result = server.run_job(script, args, nproc, trace, env={"FAILUREMAP_EVERY": "64" if name == "in-part" else "1"})
     assert result.ok, result.output
     return dict(torch.load(saved))
 
@@ -67,6 +69,18 @@ def test_trained_weights_are_the_same_with_the_audit_and_without(
 
     assert len(list(trace.glob("*.trace"))) == JOBS[name][2]
     assert differing(plain, audited) == []
+
+
+def test_the_job_that_is_read_in_part_has_windows_of_both_kinds(job_server: JobServer, tmp_path: Path) -> None:
+    from failuremap.audit.trace import read
+
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    train(job_server, tmp_path, "in-part", trace)
+
+    for path in trace.glob("*.trace"):
+        steps = [record.fields for record in read(path).records() if record.kind == "step"]
+        assert [step.get("in_part", False) for step in steps] == [False] * 8 + [True] * 4
 
 
 def test_a_changed_last_bit_is_seen(job_server: JobServer, tmp_path: Path) -> None:

@@ -106,13 +106,14 @@ def test_other_types_add_up_too(shape, dtype, torch, placements):
 
 
 def test_the_sampled_elements_of_a_shard_are_those_of_the_whole_and_zero_elsewhere(torch, placements):
+    from failuremap.audit.capture.pieces import together
     from failuremap.audit.capture.shard_sketch import ShardSketch
     from failuremap.audit.capture.sketch import Sketch
 
     whole, sketch = drawn(torch, (512, 8)), Sketch((512, 8))
     for layout in layouts(torch, (512, 8), (4,), (placements.Shard(0),)):
         shard = ShardSketch(sketch, layout)
-        found = shard.coordinates(taken(whole, layout))
+        found = torch.from_numpy(together([shard.sample(taken(whole, layout))]))
 
         held = sketch.coordinates(whole)[shard.positions]
         assert torch.equal(found[shard.positions], held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,10 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from failuremap.audit.capture import collectives
 from failuremap.audit.capture.layout import Layout, local, whole
+from failuremap.audit.capture.pieces import Piece, together
 from failuremap.audit.capture.rates import rates
 from failuremap.audit.capture.recorder import Recorder, quiet
-from failuremap.audit.capture.sketch import together
+from failuremap.audit.capture.sketch import square_of
 from failuremap.audit.capture.watching import Watched, is_readable
 from failuremap.audit.trace import as_runs
 
@@ -136,10 +138,11 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
         tensor = watched.tensor()
         gradient = watched.stepped_on()
         assert tensor is not None and gradient is not None
-        updates.append(_unscaled(watched.read(gradient, "update"), optimizer))
+        piece = watched.read(gradient, "update")
+        updates.append(_unscaled(piece, optimizer))
         weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))
         if not in_part:
-            lengths.add(local(gradient), watched.layout("update"))
+            lengths.add(local(gradient), piece.square, watched.layout("update"))
     payload = together(updates + weights) if present else None
     ids = [watched.id for watched in present]
     fields |= {"parameters": ids, "weights": "sketch" if whole else "coordinates", **lengths.fields()}
@@ -152,36 +155,48 @@ class Lengths:
 
     def __init__(self) -> None:
         self._squares: dict[tuple[int, ...], list[Tensor]] = {}
+        self._small: dict[tuple[int, ...], list[Tensor]] = {}
         self._known = True
 
-    def add(self, gradient: Tensor, layout: Layout | None) -> None:
-        """Takes in this rank's part of one gradient, best while it is still in the cache."""
+    def add(self, gradient: Tensor, square: Tensor | None, layout: Layout | None) -> None:
+        """Takes in this rank's part of one gradient, and the sum of its squares, where it is known."""
         self._known &= not gradient.is_sparse and (layout is None or layout.disjoint)
         if self._known:
-            self._squares.setdefault(() if layout is None else layout.parts, []).append(_square(gradient.reshape(-1)))
+            parts = () if layout is None else layout.parts
+            if square is not None:
+                self._squares.setdefault(parts, []).append(square)
+            else:
+                self._small.setdefault(parts, []).append(gradient.reshape(-1))
 
     def fields(self) -> dict[str, Any]:
         """The length; where shards are on other ranks, too, the lengths of what is here, and which ranks these are."""
+        for parts, flat in self._small.items() if self._known else ():
+            self._squares.setdefault(parts, []).extend(square_of(torch.cat(one)) for one in _by_kind(flat))
         if not self._known or not self._squares:
             return {"norm": None}
-        found = {parts: torch.stack(squares).sum().sqrt().item() for parts, squares in self._squares.items()}
+        found = {parts: _root(squares) for parts, squares in self._squares.items()}
         if list(found) == [()]:
             return {"norm": found[()]}
         return {"norm": None, "norms": [{"parts": as_runs(parts), "norm": norm} for parts, norm in found.items()]}
 
 
-def _square(flat: Tensor) -> Tensor:
-    if flat.dtype in (torch.float16, torch.bfloat16):  # their own arithmetic is too coarse, and overflows
-        norm: Tensor = torch.linalg.vector_norm(flat, dtype=torch.float32)
-        return norm.double().square()
-    # dot reads a tensor in two thirds of the time that a norm takes
-    return torch.dot(flat, flat).double()
+def _by_kind(tensors: list[Tensor]) -> list[list[Tensor]]:
+    kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for tensor in tensors:
+        kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return list(kinds.values())
 
 
-def _unscaled(sketch: Tensor, optimizer: Optimizer) -> Tensor:
+def _root(squares: list[Tensor]) -> float:
+    if len({square.device for square in squares}) > 1:
+        squares = [square.cpu() for square in squares]
+    return math.sqrt(torch.stack([square.double() for square in squares]).sum().item())
+
+
+def _unscaled(piece: Piece, optimizer: Optimizer) -> Piece:
     """A fused optimizer under GradScaler divides by the scale inside its kernel; do the same."""
     scale = getattr(optimizer, "grad_scale", None)
-    return sketch / scale if isinstance(scale, Tensor) else sketch
+    return piece.over(scale) if isinstance(scale, Tensor) else piece
 
 
 def _watch_clip(recorder: Recorder, name: str) -> None:

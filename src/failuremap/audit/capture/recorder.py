@@ -23,8 +23,9 @@ from failuremap.audit.capture.keeping import Keeping
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
 from failuremap.audit.capture.notices import Notices
+from failuremap.audit.capture.pieces import SUMS, together
 from failuremap.audit.capture.sampling import Sampling, Stepper
-from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, SUMS, Sketch, together
+from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
 from failuremap.audit.capture.watching import Backward, Watched, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 
@@ -44,6 +45,9 @@ def quiet(method: Callable[Concatenate[Recorder, P], None]) -> Callable[Concaten
         if not self.active:
             return
         try:
+            if not torch.is_grad_enabled():
+                method(self, *args, **kwargs)
+                return
             with torch.no_grad():
                 method(self, *args, **kwargs)
         except Exception as error:  # the job that is watched must never see it
@@ -175,7 +179,7 @@ class Recorder:
             )
         if not watched.named:  # mixed precision: the type of the pass, not of the parameter
             watched.dtype = str(gradient.dtype).removeprefix("torch.")
-        sketch = watched.read(gradient.detach(), "gradient")
+        sketch = watched.read(gradient, "gradient")
         watched.sparse |= gradient.is_sparse
         if watched.holds_gradient():
             backward.kept.append(watched.id)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from failuremap.audit.capture.layout import Layout
-from failuremap.audit.capture.sketch import Sketch, combined
+from failuremap.audit.capture.pieces import SUMS, Piece, plan, together
+from failuremap.audit.capture.sketch import Sketch, combined, square_of
 
 # elements whose places in the whole are worked out at a time
 _CHUNK = 1 << 18
@@ -39,6 +40,23 @@ class ShardSketch:
         self.positions: list[int] = positions.tolist()
         """Which of the sketch's sampled elements lie in the shard."""
         self._positions = positions
+        self._make_plans()
+
+    def _make_plans(self) -> None:
+        sketch, count = self._sketch, len(self.positions)
+        at = torch.full((sketch.coordinate_count,), -1)
+        at[self._positions] = torch.arange(count)
+        self._sampled_plan = plan(None, count, at)
+        size = math.prod(self.shape)
+        self._run = sketch.flat and self._start >= 0 and size > 0
+        self._before = self._start % SUMS
+        if self._run:
+            at[self._positions] = self._before + self._at
+            signs = sketch.signs(self._start - self._before, self._start + size)
+            self._flat_plan = plan(signs, 0, at)
+        elif not sketch.raw:
+            at[self._positions] = -(-sketch.width // SUMS) * SUMS + torch.arange(count)
+            self._row_plan = plan(sketch.right, count, at)
 
     def _find_run(self, layout: Layout) -> int:
         """Where the shard begins in the flattened whole; -1 where it is not one run of it."""
@@ -63,32 +81,51 @@ class ShardSketch:
             place, rest = place * len(index) + mine, rest % stride
         return here.nonzero().flatten(), place[here]
 
-    def coordinates(self, tensor: Tensor) -> Tensor:
+    def sample(self, tensor: Tensor) -> Piece:
         """The sampled elements of the whole, zero where they lie on another rank."""
-        found = torch.zeros(self._sketch.coordinate_count, device=tensor.device)
-        if self.positions:
-            found[self._positions.to(tensor.device)] = tensor.reshape(-1)[self._at.to(tensor.device)].float()
-        return found
+        return Piece(self._sampled_plan, None, self._taken(tensor))
 
-    def __call__(self, tensor: Tensor) -> Tensor:
-        """This shard's part of the whole sketch, `row_count` float32 numbers on the tensor's device."""
+    def _taken(self, tensor: Tensor) -> Tensor | None:
+        return tensor.reshape(-1).index_select(0, self._at.to(tensor.device)) if self.positions else None
+
+    def read(self, tensor: Tensor, *, keep: bool = True) -> Piece:
+        """What this shard's part of the sketch is made of; `keep`: as for the whole.
+
+        Raises:
+            TypeError: It has not the shard's shape.
+        """
         if tuple(tensor.shape) != self.shape:
             raise TypeError(f"a shard has the shape {tuple(tensor.shape)}, expected {self.shape}")
         if self._sketch.raw:
-            return self.coordinates(tensor)
-        row = torch.zeros(self._sketch.width, device=tensor.device)
-        if tensor.numel():
-            left = self._sketch.on(tensor, "left")
-            if self._start >= 0:
-                self._add_range(row, tensor.reshape(-1), left)
-            elif self._sketch.width == self._strides[0]:
-                self._add_rows(row, tensor, left)
-            else:
-                self._add_elements(row, tensor.reshape(-1), left)
-        return torch.cat([self.coordinates(tensor), self._sketch.fold(row)])
+            return self.sample(tensor)
+        if self._run:
+            flat = tensor.reshape(-1)
+            flat = torch.nn.functional.pad(flat, (self._before, 0)) if self._before else flat
+            return Piece(self._flat_plan, flat.clone() if keep else flat, None)
+        row, square = self._row(tensor, measure=not keep)
+        return Piece(self._row_plan, row, self._taken(tensor), square)
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """This shard's part of the whole sketch, `row_count` float32 numbers."""
+        return torch.from_numpy(together([self.read(tensor, keep=False)]))
+
+    def _row(self, tensor: Tensor, *, measure: bool) -> tuple[Tensor, Tensor | None]:
+        width, left = self._sketch.width, self._sketch.on(tensor, "left")
+        size = tensor.numel()
+        if size and self._start >= 0 and self._start % width == 0 and size % width == 0:
+            first = self._start // width
+            return combined(tensor.reshape(-1, width), left[first : first + size // width], measure=measure)
+        row = torch.zeros(width, dtype=torch.float32, device=tensor.device)
+        if size and self._start >= 0:
+            self._add_range(row, tensor.reshape(-1), left)
+        elif size and width == self._strides[0]:
+            self._add_rows(row, tensor, left)
+        elif size:
+            self._add_elements(row, tensor.reshape(-1), left)
+        return row, square_of(tensor) if measure else None
 
     def _add_rows(self, row: Tensor, tensor: Tensor, left: Tensor) -> None:
-        part = combined(tensor.reshape(tensor.shape[0], -1), left[self._held[0].to(left.device)])
+        part, _ = combined(tensor.reshape(tensor.shape[0], -1), left[self._held[0].to(left.device)])
         if self._columns is None:
             row += part
         else:
@@ -103,7 +140,7 @@ class ShardSketch:
         if head:
             row[start % width : start % width + head] += flat[:head].float() * left[start // width]
         if rows:
-            row += combined(flat[head:tail].view(rows, width), left[first : first + rows])
+            row += combined(flat[head:tail].view(rows, width), left[first : first + rows])[0]
         if tail < len(flat):
             row[: len(flat) - tail] += flat[tail:].float() * left[first + rows]
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from failuremap.audit.capture.pieces import SUMS, Piece, plan, together
 
 RAW_SIZE = 128
 COORDINATES = 64
-SUMS = 64
-# rows of a tensor in a small type are widened this many elements at a time, so that no copy of its size is ever held
-_CHUNK = 1 << 20
+# up to this size all is copied at first; larger ones are worth an operation that makes them shorter
+FLAT_SIZE = 4096
+# rows are read this many elements at a time where they are widened, so that no copy of its size is ever held, and where
+# they are read twice
+_CHUNK = 1 << 18
 
 
 class Sketch:
@@ -37,6 +39,8 @@ class Sketch:
         self.raw = self.size <= RAW_SIZE
         self.coordinate_count = self.size if self.raw else COORDINATES
         self.row_count = self.size if self.raw else COORDINATES + SUMS
+        self._sampled_plan = plan(None, self.coordinate_count, torch.arange(self.coordinate_count))
+        self.flat = False
         if self.raw:
             self.index = torch.arange(self.size)
             return
@@ -45,42 +49,65 @@ class Sketch:
         self._height = self.size // self.width
         self.index = torch.randint(0, self.size, (COORDINATES,), generator=generator).sort().values
         self.left = _signs(self._height + 1, generator)
+        self.left_rows = self.left[:-1]
         self.right = _signs(self.width, generator)
-        self._padding = -self.width % SUMS
+        self.flat = self.size <= FLAT_SIZE and (self._height == 1 or self.width % SUMS == 0)
+        """Whether element f of the flattened tensor is in sum f % SUMS: then its signs can wait, too."""
+        length = -(-self.width // SUMS) * SUMS
+        self._row_plan = plan(self.right, COORDINATES, length + torch.arange(COORDINATES))
+        if self.flat:
+            self._flat_plan = plan(self.signs(0, self.size), 0, self.index)
+
+    def signs(self, start: int, stop: int) -> Tensor:
+        """The signs of a range of the flattened tensor."""
+        at = torch.arange(start, stop)
+        return self.left[at // self.width] * self.right[at % self.width]
 
     def coordinates(self, tensor: Tensor) -> Tensor:
         """The sampled elements, float32; all elements of a small tensor. Always a copy."""
         if tensor.is_sparse:
             return self._sparse_coordinates(tensor.coalesce())
-        flat = tensor.reshape(-1)
         if self.raw:
-            return flat.to(torch.float32, copy=True)
-        return flat.index_select(0, self.on(tensor, "index")).float()
+            return tensor.reshape(-1).to(torch.float32, copy=True)
+        return torch.take(tensor, self.on(tensor, "index")).float()
+
+    def sample(self, tensor: Tensor) -> Piece:
+        """The sampled elements alone."""
+        return Piece(self._sampled_plan, None, self.coordinates(tensor))
+
+    def read(self, tensor: Tensor, *, keep: bool = True) -> Piece:
+        """What the sketch is made of.
+
+        Args:
+            tensor: Of the sketch's shape.
+            keep: The piece is needed when the tensor may have changed. Else it may be a view, and has the square.
+        """
+        if tensor.is_sparse:
+            return self._read_sparse(tensor.coalesce())
+        if self.flat:
+            return Piece(self._flat_plan, tensor.clone() if keep else tensor, None)
+        if self.raw:
+            return Piece(self._sampled_plan, None, tensor.clone() if keep else tensor)
+        row, square = self._dense_row(tensor, measure=not keep)
+        return Piece(self._row_plan, row, torch.take(tensor, self.on(tensor, "index")), square)
+
+    def _read_sparse(self, tensor: Tensor) -> Piece:
+        if self.raw:
+            return self.sample(tensor)
+        return Piece(self._row_plan, self._sparse_row(tensor), self._sparse_coordinates(tensor))
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        """The whole sketch, `row_count` float32 numbers on the tensor's device."""
-        if tensor.is_sparse:
-            tensor = tensor.coalesce()
-        if self.raw:
-            return self.coordinates(tensor)
-        row = self._sparse_row(tensor) if tensor.is_sparse else self._dense_row(tensor)
-        return torch.cat([self.coordinates(tensor), self.fold(row)])
+        """The whole sketch, `row_count` float32 numbers."""
+        return torch.from_numpy(together([self.read(tensor, keep=False)]))
 
-    def fold(self, row: Tensor) -> Tensor:
-        """The sums, from the row that the left signs have made of the matrix."""
-        row = row * self.on(row, "right")
-        if self._padding:
-            row = torch.nn.functional.pad(row, (0, self._padding))
-        return row.view(-1, SUMS).sum(0)
-
-    def _dense_row(self, tensor: Tensor) -> Tensor:
-        left, flat = self.on(tensor, "left"), tensor.reshape(-1)
-        whole = self._height * self.width
-        matrix = flat[:whole].view(self._height, self.width)
-        row = combined(matrix, left[:-1])
-        if whole < self.size:
-            row[: self.size - whole] += flat[whole:].float() * left[-1]
-        return row
+    def _dense_row(self, tensor: Tensor, *, measure: bool) -> tuple[Tensor, Tensor | None]:
+        if self._height * self.width == self.size:
+            matrix = tensor if tensor.dim() == 2 and tensor.shape[1] == self.width else tensor.reshape(-1, self.width)
+            return combined(matrix, self.on(tensor, "left_rows"), measure=measure)
+        left, flat, whole = self.on(tensor, "left"), tensor.reshape(-1), self._height * self.width
+        row, square = combined(flat[:whole].view(self._height, self.width), left[:-1], measure=measure)
+        row[: self.size - whole] += flat[whole:].float() * left[-1]
+        return row, None if square is None else square + square_of(flat[whole:])
 
     def _sparse_row(self, tensor: Tensor) -> Tensor:
         left = self.on(tensor, "left")
@@ -109,23 +136,32 @@ class Sketch:
         return held
 
 
-def together(sketches: list[Tensor]) -> NDArray[np.float32]:
-    """Sketches one after another, as a trace holds them; some may lie on another device, where shards are offloaded."""
-    if len({sketch.device for sketch in sketches}) > 1:
-        sketches = [sketch.cpu() for sketch in sketches]
-    numbers: NDArray[np.float32] = torch.cat(sketches).cpu().numpy()
-    return numbers
-
-
-def combined(matrix: Tensor, left: Tensor) -> Tensor:
-    """left @ matrix in float32, without a copy of the matrix."""
-    if matrix.dtype == torch.float32:
-        return torch.mv(matrix.t(), left)
+def combined(matrix: Tensor, left: Tensor, *, measure: bool = False) -> tuple[Tensor, Tensor | None]:
+    """left @ matrix in float32, without a copy of the matrix; and the sum of its squares, where it is measured."""
+    plain = matrix.dtype == torch.float32
+    if plain and not measure:
+        return torch.matmul(left, matrix), None
     step = max(1, _CHUNK // max(1, matrix.shape[1]))
-    row = torch.zeros(matrix.shape[1], device=matrix.device)
-    for start in range(0, matrix.shape[0], step):
-        row += torch.mv(matrix[start : start + step].float().t(), left[start : start + step])
-    return row
+    if plain and len(matrix) <= step:
+        return torch.matmul(left, matrix), square_of(matrix)
+    row = torch.zeros(matrix.shape[1], dtype=torch.float32, device=matrix.device)
+    squares = []
+    for start in range(0, len(matrix), step):
+        # both while it is in the cache
+        chunk = matrix[start : start + step]
+        row.addmv_((chunk if plain else chunk.float()).t(), left[start : start + step])
+        squares += [square_of(chunk)] if measure else []
+    return row, torch.stack(squares).sum() if squares else None
+
+
+def square_of(tensor: Tensor) -> Tensor:
+    """The sum of the squares of all elements."""
+    flat = tensor.reshape(-1)
+    if flat.dtype in (torch.float16, torch.bfloat16):  # their own arithmetic is too coarse, and overflows
+        norm: Tensor = torch.linalg.vector_norm(flat, dtype=torch.float32)
+        return norm.square()
+    # dot reads a tensor in two thirds of the time that a norm takes
+    return torch.dot(flat, flat)
 
 
 def _width(shape: tuple[int, ...], size: int) -> int:

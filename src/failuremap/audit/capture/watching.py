@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from failuremap.audit.capture.layout import Layout, is_distributed, layout_of, local
+from failuremap.audit.capture.pieces import Piece
 from failuremap.audit.capture.shard_sketch import ShardSketch
 from failuremap.audit.capture.sketch import COORDINATES, Sketch
 from failuremap.audit.trace import as_runs
@@ -43,22 +44,23 @@ class Watched:
     """Which of these layouts the trace knows."""
     _plain: set[str] = field(default_factory=set)
 
-    def read(self, tensor: Tensor, of: str) -> Tensor:
-        """The sketch of a tensor, or this rank's part of it.
+    def read(self, tensor: Tensor, of: str) -> Piece:
+        """What the sketch of a tensor, or of this rank's part of it, is made of.
 
         Args:
             tensor: Of this parameter: its gradient in a backward, what the optimizer steps on, or the parameter itself.
             of: Which: "gradient", "update" or "weights".
         """
+        keep = of == "gradient"  # the others are written down before the job goes on
         if of in self._plain and type(tensor) is Tensor:
-            return self.sketch(tensor)
+            return self.sketch.read(tensor, keep=keep)
         reader = self._reader(tensor, of)
-        return reader(self._here(tensor, reader))
+        return reader.read(self._here(tensor, reader), keep=keep)
 
-    def sample(self, tensor: Tensor, of: str) -> Tensor:
+    def sample(self, tensor: Tensor, of: str) -> Piece:
         """The sampled elements of a tensor; zero where they are not on this rank."""
         reader = self._reader(tensor, of)
-        return reader.coordinates(self._here(tensor, reader))
+        return reader.sample(self._here(tensor, reader))
 
     def stepped_on(self) -> Tensor | None:
         """The gradient that an optimizer finds; empty where this rank holds nothing of the parameter."""
@@ -130,10 +132,10 @@ class Backward:
     path: dict[str, Any]
     unseen: list[str]
     parameters: list[int] = field(default_factory=list)
-    sketches: list[Tensor] = field(default_factory=list)
+    sketches: list[Piece] = field(default_factory=list)
     losses: list[dict[str, Any]] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
-    altered: list[tuple[int, Tensor]] = field(default_factory=list)
+    altered: list[tuple[int, Piece]] = field(default_factory=list)
     passed_by: bool = False
     """Whether it reached a parameter that was not read."""
     written: bool = False
