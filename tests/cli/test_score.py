@@ -95,6 +95,7 @@ def test_a_file_that_is_not_there_is_a_verdict(run):
         (["repair.py", "--case", SLUG, "--key", "absent"], "--key 'absent' can't be read"),
         (["--candidates", "absent"], "--candidates 'absent' doesn't exist; expected DIR/NAME/sample-1.py or"),
         (["--candidates", "answers", "--suite", "sealed"], "--suite sealed needs --key FILE"),
+        (["--candidates", "answers", "--out", "/dev/full"], "--out '/dev/full' is no regular file; expected one that"),
         (["--candidates", "answers", "--out", "no/such/file"], "--out 'no/such/file' can't be written: No such file"),
         (["--candidates", "answers", "--plot", "no/such/file"], "path='no/such/file': there is no folder 'no/such'"),
         (["--candidates", "answers", "--against", "repair.py"], "results='repair.py', line 1: Invalid JSON"),

@@ -18,6 +18,8 @@ def read_candidate(source: bytes | Path, limits: Limits) -> bytes:
         return source
     if source.is_dir():
         raise Stopped("malformed", f"candidate={str(source)!r} is a folder; give the file that defines solve")
+    if source.exists() and not source.is_file():
+        raise Stopped("malformed", f"candidate={str(source)!r} is no regular file; give the file that defines solve")
     try:
         with source.open("rb") as file:
             return file.read(limits.source_bytes + 1)

@@ -88,7 +88,7 @@ class _Trial:
             self.sha256 = hashlib.sha256(candidate).hexdigest()
             with ThreadPoolExecutor(1) as beside:
                 answers = beside.submit(self._prepare)  # while the box starts
-                with _opened(candidate, limits, trust_candidate) as box:
+                with open_box(candidate, limits, trust_candidate=trust_candidate) as box:
                     self._examine(box, answers.result())
         except Stopped as stopped:
             return stopped.outcome, stopped.reason
@@ -152,16 +152,6 @@ class _Trial:
             key_commitment=hashlib.sha256(self.key).hexdigest(),
             key=key,
         )
-
-
-def _opened(candidate: bytes, limits: Limits, trust_candidate: bool) -> Box:
-    """Opens the highest sound box; for a trusted candidate, none where there is none."""
-    try:
-        return open_box(candidate, limits)
-    except Stopped as stopped:
-        if stopped.outcome != "judge-error" or not trust_candidate:
-            raise
-    return open_box(candidate, limits, level="none")
 
 
 def _name_of(entry: Mechanism, variant: int | None) -> str:

@@ -18,8 +18,11 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from failuremap.errors import InvalidArgument
+from failuremap.score.candidate import read_candidate
 from failuremap.score.fixtures import GENERATOR_VERSION
 from failuremap.score.judge import KEY_BYTES
+from failuremap.score.limits import Limits
+from failuremap.score.stopped import Stopped
 from failuremap.score.suite import Sample, Suite
 from failuremap.score.verdict import Verdict
 
@@ -120,8 +123,8 @@ class ResultsFile:
     def known(self, sample: Sample) -> bool:
         """True where this very text was judged, and the judge did not fail."""
         try:
-            digest = hashlib.sha256(sample.path.read_bytes()).hexdigest()
-        except OSError:
+            digest = hashlib.sha256(read_candidate(sample.path, Limits())).hexdigest()
+        except Stopped:
             digest = ""
         result = self._results.get(sample.place)
         return (
@@ -140,6 +143,8 @@ def open_results(path: Path, suite: Suite, key: bytes | None) -> Iterator[Result
     Raises:
         InvalidArgument: It can't be written, is being written, or is of another suite, key or version.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InvalidArgument(f"--out {str(path)!r} is no regular file; expected one that verdicts can be kept in.")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
