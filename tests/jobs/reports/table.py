@@ -26,8 +26,8 @@ class Report:
     fixed: tuple[str, ...] = RIGHT
     unseen: str = ""
     """Why the fault cannot be seen, where the verdict doesn't name it."""
-    timed: bool = False
-    """Whether the sentence depends on which rank is faster."""
+    varies: bool = False
+    """Whether the sentence depends on which rank is faster, or chooses among places that are equally far off."""
 
     @property
     def cases(self) -> tuple[Case, Case]:
@@ -129,7 +129,7 @@ REPORTS = [
     Report("contiguous_copy", _at("pytorch/pytorch/pull/120582"), "result-lost",
         "The collective works on a contiguous copy, and its result is lost.", "result-lost"),
     Report("early_step", _at("pytorch/pytorch/issues/37790"), "read-before-reduced",
-        "Gradients are used before their average has arrived.", "read-before-reduced", timed=True),
+        "Gradients are used before their average has arrived.", "read-before-reduced", varies=True),
     Report("flat_buffers", _at("NVIDIA/Megatron-LM/pull/6500"), "misaligned-shards",
         "Flat buffers are laid out differently on two ranks, so different rows are added.",
         unseen="another rank's gradient at another place is none of its own; the parameters are named"),
@@ -188,7 +188,7 @@ REPORTS = [
         unseen="terms of the parameters alone have no units and are not judged"),
     Report("value_term", _at("OpenNMT/OpenNMT-py/issues/2209"), "aux-term-other-denominator",
         "A second term that is averaged a micro-batch at a time gets another weight than the first.",
-        "aux-term-other-denominator compensation-without-cause window-sum-not-mean"),
+        "aux-term-other-denominator compensation-without-cause window-sum-not-mean", varies=True),
     Report("next_two_tokens", _at("NVIDIA/Megatron-LM/issues/1532"), "aux-term-other-denominator",
         "The loss of the extra head is a sum.", "aux-term-other-denominator", outcomes=CANNOT_TELL,
         unseen="a sum may be meant; the reason says which option settles it"),
