@@ -23,7 +23,7 @@ from audit.judging import (
 from audit.traces import HandJob, loss
 from failuremap.audit import diagnose
 from failuremap.audit.shares import even_enough
-from failuremap.audit.step_words import rows_added_up
+from failuremap.audit.step_words import factor_inside, rows_added_up
 from failuremap.catalogue.signs import Sign
 
 # ---- laws
@@ -160,8 +160,20 @@ def test_a_total_that_is_the_length_of_a_row_may_be_a_row_added_up(tmp_path):
     )
 
 
+def test_a_total_of_a_loss_whose_inside_is_hidden_may_be_a_factor_of_that(tmp_path):
+    judged = in_rows(tmp_path, 3, hidden_in="FastLoss")
+
+    assert (judged.faults, judged.unexplained) == ([], [factor_inside(2, "FastLoss", "token")])
+    assert judged.unexplained[0] == (
+        "together all tokens weigh 2 of the mean by the gradient at the logits, which holds any factor inside FastLoss "
+        "as well, such as a temperature: mark its result with failuremap.unit_losses(losses)"
+    )
+
+
 @pytest.mark.parametrize(
-    ("length", "more"), [(3, {}), (2, {"reduction": "mean", "scale": 0.5})], ids=["rows-of-three", "means-of-torch"]
+    ("length", "more"),
+    [(3, {}), (2, {"reduction": "mean", "scale": 0.5}), (3, {"hidden_in": "Softmax"})],
+    ids=["rows-of-three", "means-of-torch", "softmax"],
 )
 def test_a_total_that_no_row_explains_is_a_fault(length, more, tmp_path):
     assert the_fault(in_rows(tmp_path, length, **more)).total == pytest.approx(2)

@@ -303,6 +303,7 @@ OTHERS = [
     wrong("hidden-loss-per-rank", "hidden_loss.py", "--per-rank", 2, "replica-means-ignore-counts", reference=""),
     wrong("hidden-loss-log-per-rank", "hidden_loss.py", "--form log --per-rank", 2, "replica-means-ignore-counts",
           reference="--form log"),
+    Case("hidden-loss-temperature", "hidden_loss.py", "--temperature 2", 2, UNTOLD),
     Case("hidden-loss-focal", "hidden_loss.py", "--form focal", 2, UNSEEN),
     # Two numbers a row, and two ranks: a loss that adds up the rows looks like replicas that are summed.
     Case("keypoints", "keypoints.py", "", 2, UNTOLD),

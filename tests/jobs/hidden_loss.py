@@ -12,6 +12,7 @@ ap.add_argument("--steps", type=int, default=5)
 ap.add_argument("--batch", type=int, default=24)
 ap.add_argument("--lr", type=float, default=0.2)
 ap.add_argument("--form", default="fused", choices=["fused", "kept", "log", "focal"])
+ap.add_argument("--temperature", type=float, default=1.0, help="of the fused loss")
 ap.add_argument("--per-rank", action="store_true", help="each rank divides by its own mask")
 ap.add_argument("--save", default="")
 args = ap.parse_args()
@@ -22,7 +23,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores, targets):
-        probabilities = scores.softmax(-1)
+        probabilities = (scores / args.temperature).softmax(-1)
         ctx.save_for_backward(scores.detach().clone() if args.form == "kept" else probabilities, targets)
         return -probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1).log()
 
@@ -32,7 +33,7 @@ class CrossEntropy(torch.autograd.Function):
         if args.form == "kept":
             kept = kept.softmax(-1)
         kept.scatter_add_(-1, targets.unsqueeze(-1), -torch.ones_like(kept[..., :1]))
-        return kept.mul_(reached.unsqueeze(-1)), None
+        return kept.mul_(reached.unsqueeze(-1) / args.temperature), None
 
 
 def losses_of(scores, targets):

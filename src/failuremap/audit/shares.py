@@ -142,8 +142,8 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     seen |= {Sign.WEIGHED_BY_SEQUENCES} if not followed and balance.by_rows else set()
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
-    if alone and named and _as_rows_added_up(balance):
-        found.unexplained.append(step_words.rows_added_up(balance.total, scene.asked.noun))
+    if alone and named and not balance.uneven and (why := _may_be_meant(balance, scene.asked)):
+        found.unexplained.append(why)
         return
     if not balance.uneven and (not alone or not named):
         found.notes.append(words.own_factor(balance))
@@ -170,10 +170,13 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     )
 
 
-def _as_rows_added_up(balance: Balance) -> bool:
-    """The total is the length of a row, as where the loss adds up the numbers of a row and averages over rows."""
-    length = balance.term.row_length
-    return not balance.uneven and length > 1 and abs(balance.total / length - 1) <= TOTAL
+def _may_be_meant(balance: Balance, asked: Asked) -> str:
+    """What a total that has the size of a known fault may be as well; '' if nothing is known of."""
+    total, term = balance.total, balance.term
+    if term.hidden_in:
+        return step_words.factor_inside(total, term.hidden_in, asked.noun)
+    as_row = term.row_length > 1 and abs(total / term.row_length - 1) <= TOTAL
+    return step_words.rows_added_up(total, asked.noun) if as_row else ""
 
 
 def _divided_as_a_shorter(followed: list[str], scene: Scene) -> bool:

@@ -69,3 +69,11 @@ def rows_added_up(total: float, noun: str) -> str:
         "a loss that adds up each row is right, a factor too many in the update is not, and both look alike; "
         "audit on another number of ranks"
     )
+
+
+def factor_inside(total: float, function: str, noun: str) -> str:
+    """A known fault leaves the same total as a factor in a function whose inside is hidden."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean by the gradient at the logits, which holds any factor "
+        f"inside {function} as well, such as a temperature: mark its result with failuremap.unit_losses(losses)"
+    )

@@ -47,6 +47,8 @@ class Term:
     """The rows in which its units stood, as tokens stand in sequences; None where they stood in none, or are rows."""
     row_length: float = 0.0
     """Numbers in each row of a loss that the script itself divides; 0 where they stand in none, or rows differ."""
+    hidden_in: str = ""
+    """A function of the script's own whose inside is hidden, a factor with it; '' where there is none."""
 
     @cached_property
     def unit_weights_K(self) -> Floats:
@@ -196,7 +198,13 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         elements,
         row_counts if in_rows and not rows else None,
         lengths.pop() if len(lengths) == 1 else 0.0,
+        next((loss["hidden_in"] for losses in group.values() for loss in losses if _hides_a_factor(loss)), ""),
     )
+
+
+def _hides_a_factor(loss: dict[str, Any]) -> bool:
+    """Whether the gradient at the logits may hold a factor beside the weight, as a temperature in the function is."""
+    return bool(loss.get("hidden_in", "Softmax") != "Softmax")
 
 
 def _row_length(loss: dict[str, Any]) -> float:
