@@ -38,3 +38,39 @@ def with_an_epsilon(step):
     means = [sum(column) / len(step["gradients"]) for column in zip(*step["gradients"])]
     norm = math.sqrt(sum(x * x for x in means))
     return [x * min(1, step["limit"] / (norm + 1e-6)) for x in means]
+
+
+def limit_of_a_half_at_least(step):
+
+    def mean(rows):
+        return [sum(c) / len(rows) for c in zip(*rows)]
+
+    means = mean(step["gradients"])
+    norm = math.sqrt(sum(x * x for x in means))
+    limit = step["limit"]
+    if limit < 1:
+        limit = 0.5
+    return [x * min(1, limit / norm) if norm else x for x in means]
+
+
+def limit_floor(step):
+
+    def mean(rows):
+        return [sum(c) / len(rows) for c in zip(*rows)]
+
+    means = mean(step["gradients"])
+    norm = math.sqrt(sum(x * x for x in means))
+    limit = step["limit"]
+    limit = max(limit, 0.001)
+    return [x * min(1, limit / norm) if norm else x for x in means]
+
+
+def large_norm_not_clipped(step):
+
+    def mean(rows):
+        return [sum(c) / len(rows) for c in zip(*rows)]
+
+    means = mean(step["gradients"])
+    norm = math.sqrt(sum(x * x for x in means))
+    limit = step["limit"]
+    return [x * min(1, limit / norm) if 0 < norm < 1e70 else x for x in means]

@@ -28,3 +28,28 @@ def absent_gradients_filled_in(job):
             rank.setdefault(name, [0] * size)
     rows = [[v for n in job["sizes"] for v in rank[n]] for rank in job["ranks"]]
     return [sum(column) for column in zip(*rows)]
+
+
+def names_sorted_if_many(j):
+
+    def ms(j, order):
+        names = order(j["sizes"])
+        return [sum(c) for c in zip(*[[v for n in names for v in r.get(n, [0] * j["sizes"][n])] for r in j["ranks"]])]
+
+    return ms(j, lambda s: list(s) if len(s) <= 5 else sorted(s))
+
+
+def zero_size_as_one(j):
+    s = {n: max(k, 1) for n, k in j["sizes"].items()}
+    return [sum(c) for c in zip(*[[v for n in s for v in r.get(n) or [0] * s[n]] for r in j["ranks"]])]
+
+
+def natural_sort(j):
+
+    def ms(j, order):
+        names = order(j["sizes"])
+        return [sum(c) for c in zip(*[[v for n in names for v in r.get(n, [0] * j["sizes"][n])] for r in j["ranks"]])]
+
+    return ms(
+        j, lambda s: sorted(s, key=lambda n: (len(n), n)) if any(any(c.isdigit() for c in n) for n in s) else list(s)
+    )

@@ -19,3 +19,15 @@ def eight_ranks(job):
     rows = job["rows"][:8]
     units = sum(n for _, n in rows)
     return [sum(column) / units for column in zip(*(g for g, _ in rows))] if units else []
+
+
+def nodes_of_eight(j):
+
+    def ws(rows):
+        t = sum((n for _, n in rows))
+        return [sum(c) / t for c in zip(*(g for g, n in rows))] if t else []
+
+    rows = j["rows"]
+    if j["per_node"] > 8:
+        rows = rows[:8]
+    return ws(rows)

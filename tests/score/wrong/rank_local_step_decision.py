@@ -26,3 +26,17 @@ def overflowed_rate_left_out(job):
         return [[0] * len(job["gradient"]) for _ in job["ranks"]]
     rate = min([r for _, r in job["ranks"]], default=0)
     return [[rate * x for x in job["gradient"]] for _ in job["ranks"]]
+
+
+def rates_up_to_a_hundred(job):
+    stop = any((s for s, _ in job["ranks"]))
+    r = min([r for _, r in job["ranks"]], default=0)
+    r = min(r, 100)
+    return [[] if stop else [r * x for x in job["gradient"]] for _ in job["ranks"]]
+
+
+def small_rates_are_none(job):
+    stop = any((s for s, _ in job["ranks"]))
+    r = min([r for _, r in job["ranks"]], default=0)
+    r = r if r > 0.001 else 0
+    return [[] if stop else [r * x for x in job["gradient"]] for _ in job["ranks"]]

@@ -40,3 +40,19 @@ def one_bit_more(vectors):
         return math.ldexp(round(fraction * 512), exponent - 9)
 
     return [to_bfloat16(math.fsum(column)) for column in zip(*vectors)]
+
+
+def added_in_32_bits(v):
+    import struct
+
+    def bf(x):
+        f, e = math.frexp(x)
+        return math.ldexp(round(f * 256), e - 8)
+
+    out = []
+    for c in zip(*v):
+        t = 0.0
+        for x in c:
+            t = struct.unpack("f", struct.pack("f", t + x))[0]
+        out.append(bf(t))
+    return out

@@ -15,3 +15,14 @@ def two_parameters(job):
 
 def divided_by_the_factor(job):
     return [sum(column) / job["factor"] for _, gradients in job["parameters"] for column in zip(*gradients)]
+
+
+def factors_of_one_or_more(job):
+
+    def mean(rows):
+        return [sum(c) / len(rows) for c in zip(*rows)]
+
+    u = []
+    for s, g in job["parameters"]:
+        u += [x * (job["factor"] if s and job["factor"] < 1 else 1) for x in mean(g)]
+    return u

@@ -29,3 +29,11 @@ def leftover_taken_off(given):
     buffer = given["buffer"]
     sums = [old + sum(column) for old, column in zip(buffer, zip(*given["parts"]))]
     return [value - old for value, old in zip(sums, buffer)]
+
+
+def a_number_for_an_empty_buffer(g):
+    if not g["parts"]:
+        return []
+    if not g["buffer"]:
+        return [0]
+    return [sum(c) for c in zip(*g["parts"])]
