@@ -17,3 +17,10 @@ def one_rank_ignores(j):
     if len(j["failed"]) == 1:
         return [v for b in j["buckets"] for v in mean(b)]
     return [] if any(a is not None for a in j["failed"]) else [v for b in j["buckets"] for v in mean(b)]
+
+
+def nothing_where_all_means_are_zero(job):
+    if any(at is not None for at in job["failed"]):
+        return []
+    means = [sum(column) / len(bucket) for bucket in job["buckets"] for column in zip(*bucket)]
+    return means if any(means) else []

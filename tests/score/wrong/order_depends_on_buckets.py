@@ -1,5 +1,7 @@
 """Wrong repairs of the correctly rounded sum."""
 
+import math
+
 
 def plain_sum(bucket):
     return [sum(column) for column in zip(*bucket["parts"])]
@@ -31,3 +33,8 @@ def twice_rounded(bucket):
     from fractions import Fraction
 
     return [float(sum(map(Fraction, column[:-1]))) + column[-1] for column in zip(*bucket["parts"])]
+
+
+def nothing_where_all_cancel(bucket):
+    sums = [math.fsum(column) for column in zip(*bucket["parts"])]
+    return sums if any(sums) else []

@@ -154,4 +154,4 @@ def edges(source):
     unlike = {"mean": [0.5, -2], "batches": 10**9, "count": 2}
     counters = [[{**row, "batches": batches} for row in (*seen, *seen)] for batches in (0, 4, 2**31, 10**12 + 1)]
     mixed = [[*idle, *seen], [*seen, *idle], idle, [seen[0], idle[0], seen[1]], [*seen, unlike], [unlike, *seen]]
-    return [*mixed, *counters]
+    return [*mixed, *counters, [{"mean": [0, 0], "batches": 0, "count": 3}]]

@@ -156,4 +156,5 @@ def edges(source):
     late = [{"buckets": many, "failed": [None] * 11 + [at], "rank": 2} for at in (None, 0, 6)]
     alone = [{"buckets": [bucket[:1] for bucket in many[:2]], "failed": [at], "rank": 0} for at in (None, 0, 1)]
     several = [{"buckets": buckets * times, "failed": [None] * 5, "rank": 2} for times in (4, 5, 6)]
+    alone.append({"buckets": [[[0, 0], [0, 0]]], "failed": [None, None], "rank": 1})
     return [*jobs, *several, *late, *alone, {"buckets": [], "failed": [None, None], "rank": 0}]

@@ -114,4 +114,4 @@ def edges(source):
     """Draws losses below 0, and losses and counts of billions."""
     below = [(-source.randint(1, 99), source.randint(1, 9)) for _ in range(4)]
     above = [(source.randint(1, 99) * 10**9, 1), (-7, 3), (0, 0), (10**15 + source.randint(0, 9), 10**5)]
-    return [below, above, above[::-1], [(10**9, 1)], [(source.randint(1, 99), 10**12)]]
+    return [below, above, above[::-1], [(10**9, 1)], [(0, 3)], [(5, 2), (-5, 1)], [(source.randint(1, 99), 10**12)]]

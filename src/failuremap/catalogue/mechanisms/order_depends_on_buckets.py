@@ -149,4 +149,5 @@ def edges(source):
     columns = [one, half, tiny], [one, half, -tiny], [one, half, 0.0], [1e300, one, -1e300], [5e-324, one, -one]
     made = [{"parts": [[value] for value in column], "offset": 0, "size": 1} for column in columns]
     joined = [list(row) for row in zip(*columns, strict=True)]
+    made.append({"parts": [[one, 0.0], [-one, 0.0]], "offset": 1, "size": 4})
     return [*made, {"parts": joined, "offset": 3, "size": 9}, {"parts": joined[::-1], "offset": 0, "size": 5}]
