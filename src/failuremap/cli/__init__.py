@@ -12,6 +12,7 @@ from failuremap.audit.command_line import run_command
 from failuremap.cli.audit import audit_command, diagnose_command, probe_command
 from failuremap.cli.catalogue import list_command, show_command
 from failuremap.cli.exchange import export_command, import_command
+from failuremap.cli.fit import fit_command
 from failuremap.cli.running import run_script_command, verify_command
 from failuremap.cli.score import score_command
 from failuremap.cli.serve import backup_command, invite_command, member_command, restore_command, serve_command
@@ -46,7 +47,7 @@ def main(context: click.Context) -> int:
 
 
 for command in (
-    score_command, probe_command,
+    score_command, probe_command, fit_command,
     audit_command, diagnose_command, list_command, show_command, run_script_command, verify_command, import_command,
     export_command, site_command, serve_command, invite_command, member_command, backup_command, restore_command,
 ):  # fmt: skip
