@@ -39,7 +39,7 @@ def test_the_lists_lead_to_all_of_them(made, content):
 
     assert {f"../{addresses.group_page(name)}" for name in content.groups} <= set(groups.links)
     assert {f"../{addresses.report_page(url)}" for url in content.reports} <= set(reports.links)
-    assert json.loads(made["report.json"]).keys() == content.reports.keys()
+    assert json.loads(made["report.json"])["reports"].keys() == content.reports.keys()
 
 
 def test_the_name_of_a_group_that_is_held_back_is_nowhere(made):

@@ -15,12 +15,12 @@ from failuremap.site.pages.mechanism import as_json, summary
 def pages(frame: Frame) -> Iterator[tuple[str, str]]:
     """Yields the lists of categories, groups and reports, and the page and the JSON of each of these."""
     content = frame.content
-    for index, template, named in (
-        (addresses.CATEGORIES, "categories.html", content.categories),
-        (addresses.GROUPS, "groups.html", content.groups),
+    for index, kind, named in (
+        (addresses.CATEGORIES, "categories", content.categories),
+        (addresses.GROUPS, "groups", content.groups),
     ):
-        yield index, frame.page(index, template)
-        yield addresses.json_of(index), as_json({name: [one.slug for one in named[name]] for name in named})
+        yield index, frame.page(index, f"{kind}.html")
+        yield addresses.json_of(index), _listed(kind, named, content.canary)
     for category, families in content.categories.items():
         yield from _page(frame, addresses.category_page(category), "category.html", category, families)
     for group, families in content.groups.items():
@@ -34,6 +34,10 @@ def _page(frame: Frame, path: str, template: str, name: str, families: list[Fami
     yield addresses.json_of(path), as_json(document)
 
 
+def _listed(kind: str, named: dict[str, list[Family]], canary: str) -> str:
+    return as_json({kind: {name: [one.slug for one in named[name]] for name in named}, "canary": canary})
+
+
 def _reports(frame: Frame) -> Iterator[tuple[str, str]]:
     reports = frame.content.reports
     by_place: dict[str, list[str]] = {}
@@ -41,7 +45,7 @@ def _reports(frame: Frame) -> Iterator[tuple[str, str]]:
         by_place.setdefault(place_of(url), []).append(url)
     path = addresses.REPORTS
     yield path, frame.page(path, "reports.html", places=by_place)
-    yield addresses.json_of(path), as_json({url: [one.slug for one in families] for url, families in reports.items()})
+    yield addresses.json_of(path), _listed("reports", reports, frame.content.canary)
     for url, families in reports.items():
         path = addresses.report_page(url)
         kind = _reference(families[0], url).kind

@@ -16,7 +16,8 @@ def pages(frame: Frame) -> Iterator[tuple[str, str]]:
     """Yields the list of all mechanisms, and the page and the JSON of each."""
     content = frame.content
     yield addresses.MECHANISMS, frame.page(addresses.MECHANISMS, "mechanisms.html")
-    yield addresses.json_of(addresses.MECHANISMS), as_json([summary(family) for family in content.families.values()])
+    listed = {"mechanisms": [summary(family) for family in content.families.values()], "canary": content.canary}
+    yield addresses.json_of(addresses.MECHANISMS), as_json(listed)
     for family in content.families.values():
         path = addresses.mechanism_page(family.slug)
         record = Record(family, family.cases, is_whole=True)
