@@ -4,6 +4,7 @@ import argparse
 
 import torch
 import torch.distributed as dist
+from hidden_losses import FORMS, losses_of
 from tinytext import IGNORE, TinyLM, part, sentences
 
 ap = argparse.ArgumentParser()
@@ -12,12 +13,16 @@ ap.add_argument("--steps", type=int, default=5)
 ap.add_argument("--batch", type=int, default=24)
 ap.add_argument("--lr", type=float, default=0.2)
 ap.add_argument("--per-rank", action="store_true", help="each rank divides by its own mask")
-ap.add_argument("--form", default="gather", choices=["gather", "smoothed", "logsumexp", "rewarded", "rewarded-rank"])
+ap.add_argument(
+    "--form", default="gather", choices=["gather", "smoothed", "logsumexp", "rewarded", "rewarded-rank", *FORMS]
+)
 ap.add_argument("--save", default="")
 args = ap.parse_args()
 
 
 def log_probabilities(scores, chosen, form):
+    if form in FORMS:
+        return -losses_of(scores, chosen.squeeze(-1), form)
     if form == "logsumexp":
         normaliser = torch.stack([row.logsumexp(-1) for row in scores])
         return scores.gather(-1, chosen).squeeze(-1) - normaliser
