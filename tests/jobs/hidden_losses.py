@@ -1,4 +1,4 @@
-"""Cross entropies of one's own: fused, keeping the logits, with a temperature, the log of a softmax; and a focal loss."""
+"""Cross entropies of one's own: fused, keeping the logits, with a temperature, the log of a softmax; a focal loss."""
 
 import torch
 
