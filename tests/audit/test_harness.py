@@ -71,7 +71,7 @@ def ended(pid: int) -> bool:
 
 def test_every_script_has_a_case() -> None:
     used = {case.script for case in CASES}
-    helpers = {"expectations.py", "options.py", "tinytext.py"}
+    helpers = {"expectations.py", "options.py", "hidden_losses.py", "tinytext.py"}
 
     assert {path.name for path in JOBS.glob("*.py")} - helpers == used
 
