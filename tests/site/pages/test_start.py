@@ -19,6 +19,7 @@ def page(content) -> Page:
     return Page(dict(start.pages(Frame(content)))[addresses.START])
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_the_verdict_is_what_an_audit_says_of_the_script(job_server, tmp_path):
     from failuremap.audit import diagnose
