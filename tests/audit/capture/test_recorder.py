@@ -171,10 +171,10 @@ def test_what_goes_wrong_inside_a_hook_is_noted_and_the_job_goes_on(job_server, 
         tmp_path,
         MODEL
         + """
-def broken(*_):
+def broken(*_, **__):
     raise ZeroDivisionError("planted")
 capture.current.watched[0].sketch.coordinates = broken
-type(capture.current.watched[0].sketch).__call__ = broken
+type(capture.current.watched[0].sketch).read = broken
 for _ in range(50):
     step.zero_grad(); back(); step.step()
 assert model.weight.grad is not None

@@ -172,11 +172,11 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
             met = terms(root for root in listed if isinstance(root, Tensor))
             unseen = met.unseen
-            if recorder.counts and len(met.reductions) == 1:
-                _read_scale(recorder, met.reductions[0])
-            elif met.likelihoods and not recorder.counts:
+            if recorder.counts:  # what the script says goes before what can be read
+                if len(met.reductions) == 1:
+                    _read_scale(recorder, met.reductions[0])
+            else:
                 likely.watch(recorder, met.likelihoods, unseen, place_of_call())
-            if met.hidden and not recorder.counts:
                 logits.watch(recorder, met.hidden, unseen, place_of_call())
             path = _path(recorder)
     except Exception as error:
