@@ -28,7 +28,8 @@ _SAME = 0.01
 def tell_held_apart(judged: Judged, fitted: Fitted, main: Main | None) -> None:
     """Takes back, or names, what is said of parameters that each rank may hold for itself."""
     judged.stages = _stages(fitted.step)
-    if not judged.stages and len(groups := _strangers(fitted.step)) > 1:
+    groups = _strangers(fitted.step)
+    if not judged.stages and len(groups) > 1 and not _exchange(fitted, groups):
         judged.unmeasured.append(call_words.strangers(groups))
     if main is None or not _routed(fitted.step):
         return
@@ -101,6 +102,18 @@ def _strangers(step: Step) -> list[list[int]]:
         members = {rank}.union(*(ranks for ranks, _ in joined))
         groups.append((members, np.any([present_P, *(present for _, present in joined)], axis=0)))
     return sorted(sorted(ranks) for ranks, _ in groups)
+
+
+def _exchange(fitted: Fitted, groups: list[list[int]]) -> bool:
+    """Whether an update holds contributions of another group: parameters of one model that are dealt out to ranks."""
+    rank_K = np.array([rank for rank, _ in fitted.step.keys])
+    for observation in fitted.observations:
+        own = next((group for group in groups if observation.ranks[0] in group), [])
+        for cluster in observation.clusters:
+            sizes = np.abs(cluster.solution.coefficients)
+            if (sizes[~np.isin(rank_K, own)] > _SAME * sizes.max(initial=0.0)).any():
+                return True
+    return False
 
 
 def _stages(step: Step) -> bool:

@@ -68,7 +68,7 @@ def _text_of(candidate: bytes, limits: Limits) -> str:
         reason = f"the candidate has {len(candidate)} bytes; at most source_bytes={limits.source_bytes} are judged"
         raise Stopped("malformed", reason)
     try:
-        return candidate.decode("utf-8-sig")  # some editors begin a file with U+FEFF, and Python takes it
+        return candidate.decode().removeprefix("\ufeff")  # some editors begin a file so, and Python takes it
     except UnicodeDecodeError as error:
         raise Stopped("malformed", f"the candidate is not UTF-8: its byte {error.start} is none") from None
 
