@@ -36,6 +36,9 @@ _TORCH_CROSSINGS = frozenset(
     _Scatter""".split()
 )
 
+# numbers that a call takes where they are counts, losses or rewards, and no activations
+_FIGURES = 32
+
 
 def tell_calls(judged: Judged, fitted: Fitted) -> None:
     """Adds to the faults of a step why contributions are missing, and to its notes what was not weighed."""
@@ -178,19 +181,28 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
         yield from map(call_words.gathered_classes, gathered)
     if any(call.own and call.waiting and call.parameters for call in calls):
         yield call_words.UNAWAITED
+    yield from map(call_words.no_gradient, _cut_off(step, few=True))
     if not crossings(step):
         yield from _factor_of_group(judged, step)
 
 
 def _left_open(judged: Judged, step: Step) -> Iterator[str]:
     """What crosses the ranks in a way that may take a part of the gradient, so that nothing can be called right."""
-    calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
-    sites = {call.site for call in gathered_calls(step)}
-    for call in {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values():
-        if call.carries_gradient and call.site not in sites:
-            yield call_words.no_gradient(call)
+    yield from map(call_words.no_gradient, _cut_off(step, few=False))
     if crossings(step):
         yield from _factor_of_group(judged, step)
+
+
+def _cut_off(step: Step, *, few: bool) -> list[Call]:
+    """Calls that take a tensor with a gradient which autograd does not follow; few numbers are figures for a log."""
+    calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
+    sites = {call.site for call in gathered_calls(step)}
+    found = {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values()
+    return [
+        call
+        for call in found
+        if call.carries_gradient and call.site not in sites and few == (call.elements <= _FIGURES * call.calls)
+    ]
 
 
 def _factor_of_group(judged: Judged, step: Step) -> Iterator[str]:
