@@ -128,7 +128,9 @@ def test_a_secret_in_a_sentence_of_the_box_is_seen():
 
 @pytest.mark.slow
 def test_what_outlives_its_box_is_seen():
-    assert "of it still runs" in attempt(BY_NAME["outlive the box in a child"], "none").got_out
+    # the child may not have got as far as that when a busy machine looks for it
+    told = (attempt(BY_NAME["outlive the box in a child"], "none").got_out or "" for _ in range(5))
+    assert any("of it still runs" in each for each in told)
 
 
 @pytest.mark.slow
