@@ -5,8 +5,9 @@ Legend: R ranks, P parameters, L numbers of all parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from failuremap.audit.story import Rank
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+T = TypeVar("T")
 
 # groups of ranks that agree are listed up to this many
 _MOST_GROUPS = 8
@@ -43,24 +45,25 @@ def compared(rows_RL: Floats, exact_L: Mask, starts: NDArray[np.int64], ranks: S
         ranks: Whose rows these are.
     """
     differs = np.zeros(len(starts) - 1, dtype=bool)
-    leaders, groups = [rows_RL[0]], [[ranks[0]]]
-    for rank, row in zip(ranks[1:], rows_RL[1:], strict=True):
-        unlike = _unlike(row, rows_RL[0], exact_L)
-        differs |= np.add.reduceat(unlike, starts[:-1]) > 0 if len(differs) else differs
-        if len(groups) > _MOST_GROUPS:
-            continue
-        same = 0 if not unlike.any() else _first_alike(row, leaders[1:], exact_L) + 1
-        if same < len(groups):
-            groups[same].append(rank)
-        else:
-            leaders.append(row)
-            groups.append([rank])
-    return Agreement(differs, groups if len(groups) <= _MOST_GROUPS else [])
+    for row in rows_RL[1:]:
+        differs |= np.add.reduceat(_unlike(row, rows_RL[0], exact_L), starts[:-1]) > 0 if len(differs) else differs
+    same = [list(ranks)] if not differs.any() else None
+    return Agreement(differs, same or _grouped(ranks, rows_RL, lambda a, b: not _unlike(a, b, exact_L).any()))
 
 
-def _first_alike(row: Floats, leaders: Sequence[Floats], exact_L: Mask) -> int:
-    alike = (place for place, leader in enumerate(leaders) if not _unlike(row, leader, exact_L).any())
-    return next(alike, len(leaders))
+def _grouped(ranks: Sequence[int], held: Iterable[T], agree: Callable[[T, T], bool]) -> list[list[int]]:
+    """Puts each rank to the first that holds the same; [] where there are too many groups to list."""
+    leaders: list[T] = []
+    groups: list[list[int]] = []
+    for rank, own in zip(ranks, held, strict=True):
+        place = next((index for index, leader in enumerate(leaders) if agree(own, leader)), len(leaders))
+        if place == _MOST_GROUPS:
+            return []
+        if place == len(leaders):
+            leaders.append(own)
+            groups.append([])
+        groups[place].append(rank)
+    return groups
 
 
 def _unlike(first: Floats, second: Floats, exact_L: Mask) -> Mask:
@@ -76,21 +79,9 @@ def final_agreement(ranks: Sequence[Rank]) -> tuple[set[str], list[list[int]]]:
     held = whole_weights({rank.rank: _final_weights(rank) for rank in ranks}, ranks)
     common = set.intersection(*(set(found) for found in held))
     apart = {name for name in common if any(_apart(other[name], held[0][name]) for other in held[1:])}
-    leaders: list[dict[str, NDArray[np.float32]]] = []
-    groups: list[list[int]] = []
-    for rank, weights in zip(ranks, held, strict=True):
-        alike = (
-            place
-            for place, leader in enumerate(leaders)
-            if not any(_apart(weights[name], leader[name]) for name in apart)
-        )
-        place = next(alike, len(leaders))
-        if place == len(leaders):
-            leaders.append(weights)
-            groups.append([])
-        groups[place].append(rank.rank)
-        if len(groups) > _MOST_GROUPS:
-            return apart, []
+    groups = _grouped(
+        [rank.rank for rank in ranks], held, lambda a, b: not any(_apart(a[name], b[name]) for name in apart)
+    )
     return apart, groups
 
 
