@@ -26,6 +26,9 @@ class Worker:
     def ask(self, *tree: object) -> list[object]:
         self._process.stdin.write(json.dumps(tree).encode() + b"\n")
         self._process.stdin.flush()
+        return self.next()
+
+    def next(self) -> list[object]:
         return json.loads(self._process.stdout.readline())
 
     def load(self, source: str) -> list[object]:
@@ -185,3 +188,18 @@ def test_decoding_gives_the_candidate_plain_values(worker):
     _, _, value, *_ = worker.ask("n2", "call", encode(given))
 
     assert decode(value) == [type(part).__name__ for part in given]
+
+
+def test_two_calls_in_one_are_answered_by_two_lines_each_with_its_own_number(worker):
+    worker.load("def solve(rows):\n    rows.append(7)\n    return len(rows)")
+
+    assert worker.ask("n2", "twice", encode([1]), "n3") == ["n2", "value", 2, ["l", 1, 7], True]
+    assert worker.next() == ["n3", "value", 3, ["l", 1, 7, 7], True]
+
+
+def test_a_second_call_that_gives_no_answer_leaves_the_first_one_told(worker):
+    worker.load("calls = []\ndef solve(rows):\n    calls.append(1)\n    return 1 // (2 - len(calls))")
+
+    assert worker.ask("n2", "twice", encode([1]), "n3") == ["n2", "value", 1, None, True]
+    assert worker.next() == ["n3", "stop", "raised", "ZeroDivisionError"]
+    assert worker.ask("n4", "call", encode([1])) == ["n4", "value", -1, None, True]

@@ -4,6 +4,7 @@ It reads a line and writes a line, in turn. Each line read has a number that nob
 it has the same: an answer cannot be written before its input has been read.
 
     [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
+    [number, "twice", input, number]                    `call` and `again` in one, answered by two lines
     [number, "value", value, after, kept]               what is written: the input afterwards, null where it is as it
                                                         was last told; and whether the answer before, and
                                                         the input that it was to, are as they were
@@ -80,21 +81,28 @@ def _serve(solve: Any, requests: Any) -> None:
     told, was = _text(held), _text(result)
     in_place = True
     while line := requests.readline():
-        number, verb, *tree = read_line(line)
-        earlier = [(result, was)]
-        if verb == "call":
-            in_place = not in_place
-            earlier.append((held, told))
-            held = _put(decode(tree[0]), held if in_place else None)
-            told = _text(held)
-        try:
-            result, value, after = _call(solve, held, told)
-        except _Stop as stop:
-            _send([number, "stop", stop.code, stop.detail])
-            continue
-        kept = (verb == "call" and in_place) or all(_text(left) == text for left, text in earlier)
-        told, was = told if after is None else _text(held), _text(result)
-        _send([number, "value", value, after, kept])
+        answers: list[list[Any]] = []
+        for number, verb, *tree in _calls(read_line(line)):
+            earlier = [(result, was)]
+            if verb == "call":
+                in_place = not in_place
+                earlier.append((held, told))
+                held = _put(decode(tree[0]), held if in_place else None)
+                told = _text(held)
+            try:
+                result, value, after = _call(solve, held, told)
+            except _Stop as stop:
+                answers.append([number, "stop", stop.code, stop.detail])
+                continue
+            kept = (verb == "call" and in_place) or all(_text(left) == text for left, text in earlier)
+            told, was = told if after is None else _text(held), _text(result)
+            answers.append([number, "value", value, after, kept])
+        _send(*answers)
+
+
+def _calls(request: list[Any]) -> list[list[Any]]:
+    number, verb, *rest = request
+    return [request] if verb != "twice" else [[number, "call", rest[0]], [rest[1], "again"]]
 
 
 def _put(given: Any, held: Any) -> Any:
@@ -202,7 +210,7 @@ def _shut(program: bytes) -> None:
             raise OSError(ctypes.get_errno(), "prctl", option)
 
 
-def _send(tree: list[Any]) -> None:
-    line = write_line(tree)
-    while line:
-        line = line[os.write(_ANSWERS, line) :]
+def _send(*trees: list[Any]) -> None:
+    lines = b"".join(map(write_line, trees))
+    while lines:
+        lines = lines[os.write(_ANSWERS, lines) :]

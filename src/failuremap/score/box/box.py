@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -63,16 +64,17 @@ class Box:
                 call is tried; after all else the box gives the same reason again.
         """
         self._argument = argument
-        return self._answer(self._ask([["call", _encoded(argument)]])[0])
+        return self._answer(self._ask("call", _encoded(argument))[0])
 
     def call_again(self) -> Answer:
         """Returns what `solve` gives for the very object of the last call, as that call left it."""
-        return self._answer(self._ask([["again"]])[0])
+        return self._answer(self._ask("again")[0])
 
     def call_twice(self, argument: object) -> tuple[Answer, Answer]:
         """Returns what `call` and then `call_again` give, in one exchange with the box."""
         self._argument = argument
-        once, again = self._ask([["call", _encoded(argument)], ["again"]])
+        second = secrets.token_hex(16)
+        once, again = self._ask("twice", _encoded(argument), second, and_for=[second])
         first = self._answer(once)
         # Nearly all candidates give the same again; as text, for True and 1 are equal.
         is_same = again[2:3] == [None] and repr(again) == repr(once)
@@ -120,7 +122,7 @@ class Box:
             Stopped: It has no `solve` that could be called.
         """
         self._source = source
-        if self._ask([[source]]) != [["loaded"]]:
+        if self._ask(source) != [["loaded"]]:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN))
 
     def close(self) -> None:
@@ -150,16 +152,13 @@ class Box:
             raise self._ended(Stopped("malformed", _OUT_OF_TURN))
         return answer
 
-    def _ask(self, requests: list[list[Any]]) -> list[list[Any]]:
-        """Writes requests, each under a new number, and returns what is written for these numbers, in turn."""
+    def _ask(self, *request: Any, and_for: Sequence[str] = ()) -> list[list[Any]]:
+        """Writes a request under a new number, and returns what is written for it, and for further numbers, in turn."""
         if self._end:
             raise self._end
-        numbers = [secrets.token_hex(16) for _ in requests]
-        lines = b"".join(write_line([number, *request]) for number, request in zip(numbers, requests, strict=True))
-        trees = []
-        for number in numbers:
-            trees.append(self._read(lines, number))
-            lines = b""
+        number = secrets.token_hex(16)
+        trees = [self._read(write_line([number, *request]), number)]
+        trees += [self._read(b"", further) for further in and_for]
         for tree in trees:
             if tree[:1] == ["stop"]:
                 raise reason_for(tree[1:], self._limits, self._source)

@@ -76,8 +76,8 @@ class Process:
         """
         began = time.monotonic()
         deadline = began + wall_s - self.waited_s
-        unwritten = memoryview(line)
         try:
+            unwritten = self._write(memoryview(line))  # nearly always all of it, without a wait
             while unwritten or b"\n" not in self._unread:
                 if len(self._unread) > most_bytes:
                     raise Stopped("output", f"the candidate's answer is longer than output_bytes={most_bytes}")
@@ -97,16 +97,18 @@ class Process:
             if not (chunk := os.read(stdout, _CHUNK)):
                 raise Ended
             self._unread += chunk
-        if stdin in ready:
-            try:
-                return unwritten[os.write(stdin, unwritten[:_CHUNK]) :]
-            except BlockingIOError:
-                return unwritten
-            except BrokenPipeError:
-                raise Ended from None
         if not ready and self._process.poll() is not None:
             raise Ended
-        return unwritten
+        return self._write(unwritten) if stdin in ready else unwritten
+
+    def _write(self, unwritten: memoryview) -> memoryview:
+        """Writes what the pipe takes at once, and returns what is left."""
+        try:
+            return unwritten[os.write(self._pipes[0].fileno(), unwritten[:_CHUNK]) :] if unwritten else unwritten
+        except BlockingIOError:
+            return unwritten
+        except BrokenPipeError:
+            raise Ended from None
 
     def complaint(self) -> str:
         """Returns the last line that it has printed to stderr; "" where there is none."""
