@@ -99,3 +99,23 @@ def test_without_a_unit_a_tree_has_no_update() -> None:
 def test_trees_that_differ_are_one_clear_error(contributions: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         aggregate(contributions, rule="sum")
+
+
+def test_a_tree_that_holds_itself_is_refused() -> None:
+    tree: dict[str, Any] = {}
+    tree["again"] = tree
+
+    with pytest.raises(InvalidArgument, match=r"gradient\['again'\]\['again'\].*after 200 levels.*Does it hold itself"):
+        aggregate([tree, tree], rule="sum")
+
+
+def test_a_tree_of_200_levels_is_combined() -> None:
+    tree: Any = {"w": [1.0]}
+    for _ in range(199):
+        tree = [tree]
+
+    combined = aggregate([tree, tree], rule="sum")
+
+    for _ in range(199):
+        (combined,) = combined
+    assert combined == {"w": [2.0]}

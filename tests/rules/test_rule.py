@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from failuremap.errors import InvalidArgument
-from failuremap.rules import Contribution, Layout
+from failuremap.rules import Contribution, Layout, known_rule
 
 GRID = Layout.grid({(0, 0): 1, (0, 1): 2, (2, 0): 5, (2, 1): Fraction(1, 2)}, full_window=4)
 
@@ -53,3 +53,9 @@ def test_two_contributions_in_one_cell_are_refused() -> None:
 def test_a_window_without_micro_batches_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"^full_window=0 is below 1; a window has 1 micro-batch or more\.$"):
         Layout.grid({(0, 0): 1}, full_window=0)
+
+
+def test_a_count_beyond_the_largest_float_is_a_count() -> None:
+    most, least = known_rule("weighted_mean").coefficients(Layout.from_counts([10**400, 1]))
+
+    assert (most, least) == (Fraction(10**400, 10**400 + 1), Fraction(1, 10**400 + 1))

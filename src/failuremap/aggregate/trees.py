@@ -11,15 +11,20 @@ from typing import Any
 
 from failuremap.errors import InvalidArgument
 
+_DEEPEST = 200
+
 
 def leaves_of(tree: Any) -> dict[str, Any]:
     """Returns every leaf by its place, depth first; a tree that is one leaf has it at "".
+
+    Raises:
+        InvalidArgument: The tree has more than 200 levels, as one that holds itself.
 
     Example:
         >>> leaves_of({"head": [1.0, 2.0], "blocks": [[3.0], [4.0]]})
         {"['head']": [1.0, 2.0], "['blocks'][0]": [3.0], "['blocks'][1]": [4.0]}
     """
-    return dict(_walk(tree, ""))
+    return dict(_walk(tree, "", 0))
 
 
 def rebuilt(model: Any, values: Mapping[str, Any]) -> Any:
@@ -72,12 +77,17 @@ def _is_branch(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _walk(node: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _walk(node: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     if not _is_branch(node):
         yield place, node
         return
+    if depth == _DEEPEST:
+        raise InvalidArgument(
+            f"gradient{place[:40]}... goes on after {_DEEPEST} levels of dicts and lists; "
+            "expected fewer. Does it hold itself?"
+        )
     for key, child in node.items() if isinstance(node, Mapping) else enumerate(node):
-        yield from _walk(child, f"{place}[{key!r}]")
+        yield from _walk(child, f"{place}[{key!r}]", depth + 1)
 
 
 def _rebuilt(node: Any, values: Mapping[str, Any], place: str) -> Any:

@@ -28,7 +28,7 @@ class Contribution:
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int | float | Fraction):
             raise InvalidArgument(f"count={self.count!r} is no number; {self._expected()}")
-        if not math.isfinite(self.count) or self.count < 0:
+        if self.count < 0 or (isinstance(self.count, float) and not math.isfinite(self.count)):
             raise InvalidArgument(f"count={self.count!r} is negative or not finite; {self._expected()}")
 
     def _expected(self) -> str:
