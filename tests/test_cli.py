@@ -88,6 +88,29 @@ def test_json_on_stdout_is_alone_there(user):
     assert err.startswith("loss 1.0\n") and "not measured" in err
 
 
+def test_a_reader_that_stops_early_changes_neither_the_verdict_nor_the_files(user):
+    user.script("pass")
+    user.run("audit", "--trace", "kept", "--", PYTHON, "train.py")
+
+    reader, out = os.pipe()
+    os.close(reader)
+    process = user.start("diagnose", "--json", "v.json", "kept", stdout=out)
+    os.close(out)
+    err = process.communicate(timeout=30)[1]
+
+    assert (process.returncode, err) == (3, "")
+    assert json.loads((user.folder / "v.json").read_text())["outcome"] == "not measured"
+
+
+def test_output_that_does_not_fit_is_said_in_a_line_and_is_no_verdict(user):
+    with open("/dev/full", "wb") as full:
+        process = user.start("list", stdout=full)
+        err = process.communicate(timeout=30)[1]
+
+    assert process.returncode == 70
+    assert err.startswith("error: what was to be written does not fit: [Errno 28] No space left on device. Make room")
+
+
 def test_reports_are_written_to_files(user):
     user.script("import sys; sys.exit(5)")
 

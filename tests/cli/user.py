@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from audit.launch_helpers import clean_environment, write_script
 
@@ -19,13 +20,13 @@ class User:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [PYTHON, "-m", "failuremap", *words],
             cwd=self.folder,
             env=clean_environment(TMPDIR=str(self.temporary), COLUMNS="100", **environment),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )

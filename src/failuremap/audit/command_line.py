@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -126,13 +128,11 @@ def check_outputs(options: Options) -> None:
 
 
 def show(verdict: Verdict, options: Options) -> int:
-    """Print the page and write the files asked for; return the exit code. With `--json -`, stdout is the JSON alone."""
+    """Write the files asked for and print the page; return the exit code. With `--json -`, stdout is the JSON alone."""
     from failuremap.audit.report import html, json_, junit, sarif, terminal
 
-    terminal.print_verdict(verdict, file=sys.stderr if options.json_path == "-" else None)
-    if options.json_path == "-":
-        click.echo(json_.to_json(verdict), nl=False)
-    elif options.json_path:
+    # the files first: whoever reads the page may stop before its end
+    if options.json_path and options.json_path != "-":
         json_.write(options.json_path, json_.to_json(verdict))
     if options.html_path:
         json_.write(options.html_path, html.html(verdict))
@@ -140,7 +140,21 @@ def show(verdict: Verdict, options: Options) -> int:
         json_.write(options.junit_path, junit.junit(verdict))
     if options.sarif_path:
         json_.write(options.sarif_path, sarif.sarif(verdict))
+    if options.json_path == "-":
+        _print(sys.stdout, lambda: click.echo(json_.to_json(verdict), nl=False))
+        _print(sys.stderr, lambda: terminal.print_verdict(verdict, file=sys.stderr))
+    else:
+        _print(sys.stdout, lambda: terminal.print_verdict(verdict))
     return verdict.exit_code
+
+
+def _print(stream: TextIO, printed: Callable[[], None]) -> None:
+    """Print to a stream; a reader that has stopped says nothing of the job."""
+    try:
+        printed()
+        stream.flush()
+    except BrokenPipeError:  # what is still unwritten has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run_command(command: click.Command, arguments: Sequence[str] | None = None, *, quiet: bool = False) -> int:
@@ -159,8 +173,11 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
         return _fail(str(error), quiet)
     except click.Abort:
         return _INTERRUPTED
-    except Exception:  # noqa: BLE001 - Python would exit with 1, which means that the job is wrong
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - Python would exit with 1, which means that the job is wrong
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _fail(f"what was to be written does not fit: {error}. Make room on the disk, or write elsewhere.", quiet)
+        else:
+            traceback.print_exc()
         return _OUR_FAULT
 
 

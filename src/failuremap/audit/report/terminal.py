@@ -53,8 +53,17 @@ def page(verdict: Verdict, width: int | None = None) -> RenderableType:
 
 
 def print_verdict(verdict: Verdict, file: TextIO | None = None) -> None:
-    """Print the page to a file, to standard output if none is given; plain text where it is no terminal."""
-    Console(file=file, highlight=False, markup=False, emoji=False).print(page(verdict))
+    """Print the page to a file, to standard output if none is given; plain text where it is no terminal.
+
+    Raises:
+        BrokenPipeError: Whoever read it has stopped.
+    """
+    _Paper(file=file, highlight=False, markup=False, emoji=False).print(page(verdict))
+
+
+class _Paper(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # the console would end the process with code 1, which means that the job is wrong
 
 
 def text(verdict: Verdict, width: int = 100) -> str:
