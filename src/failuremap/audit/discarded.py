@@ -33,7 +33,7 @@ def runs_of(part: Part, parameters: dict[int, Parameter]) -> list[list[int]]:
     runs: list[list[Backward]] = []
     ids = part.ids
     for backward in part.backwards:
-        if backward.via == "grad":
+        if backward.via in ("grad", "told"):
             continue
         touched = {id for chunk in backward.chunks for id in chunk.ids} & ids
         cleared = bool(runs) and not backward.kept & ids and bool(touched & _filled(runs[-1], parameters))

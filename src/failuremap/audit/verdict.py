@@ -19,12 +19,14 @@ from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.reference import read_reference
 from failuremap.audit.shares import even_enough
 from failuremap.audit.story import Rank, read_rank
+from failuremap.audit.told import in_words_of, leave_open, starts_apart
 from failuremap.audit.trace import Trace, read_folder
 from failuremap.audit.windows import Assembler, Step
 
 # what capture failed at, where a part of the job went unseen
 _ESSENTIAL = tuple(
-    "on_gradient on_step on_loss backward _open_pass _close_pass flush_backward collective finish".split()
+    "on_gradient on_step on_loss backward _open_pass _close_pass flush_backward collective finish "
+    "contribution watched".split()
 )
 
 
@@ -113,11 +115,15 @@ def _full_window(ranks: list[Rank]) -> int:
 def _judge_all(ranks: list[Rank], world_size: int, asked: Asked) -> list[Judged]:
     judged: list[Judged] = []
     earlier: dict[frozenset[str], Step] = {}
+    apart = False
     for step in Assembler(ranks, world_size).steps():
+        apart = apart or (not judged and starts_apart(step))
         names = frozenset(parameter.name for parameter in step.parameters)
         before = next((old for held, old in earlier.items() if held & names), None)
         judged.append(judge(step, before, asked))
         earlier = {held: old for held, old in earlier.items() if not held & names} | {names: step}
+    if apart:
+        leave_open(judged)
     judge_course(judged, asked, {rank.rank for rank in ranks if not rank.left_over})
     return judged
 
@@ -159,7 +165,7 @@ def _reasons(story: Story) -> list[str]:
     """Why the job cannot be called right; [] if it can."""
     reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story)]
     if not story.judged:
-        return [*reasons, words.NO_STEP]
+        return [*reasons, in_words_of(story.traces, words.NO_STEP)]
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
     if split_by_hand(story):
@@ -190,7 +196,7 @@ def _skipped(story: Story) -> list[str]:
 
 
 def _counted(story: Story, sentences: Iterable[str]) -> list[str]:
-    times = Counter(sentences)
+    times = Counter(in_words_of(story.traces, sentence) for sentence in sentences)
     return [f"{sentence} ({count} of {len(story.judged)} steps)" for sentence, count in times.most_common(5)]
 
 
