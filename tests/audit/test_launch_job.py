@@ -118,11 +118,11 @@ def test_several_launchers_are_refused():
     assert message(InvalidArgument, "torchrun", "train.py", nproc=2) == expected
 
 
-def test_a_python_without_torch_is_told_what_to_install(folder, monkeypatch):
+def test_a_python_without_torch_and_jax_is_told_what_to_install(folder, monkeypatch):
     (folder / "train.py").touch()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
-    expected = "auditing a PyTorch job needs torch. Install it with:  pip install 'failuremap[torch]'"
+    expected = "auditing a job needs torch (or jax). Install it with:  pip install 'failuremap[torch]'"
     assert message(MissingDependency, "train.py") == expected
 
 

@@ -42,7 +42,7 @@ class Job:
 
     Raises:
         InvalidArgument: The command cannot be started, or a value is out of range.
-        MissingDependency: The interpreter that is to run the script has no torch.
+        MissingDependency: The interpreter that is to run the script has neither torch nor jax.
     """
 
     argv: tuple[str, ...]
@@ -120,7 +120,7 @@ def _before(folder: Path, environment: Mapping[str, str]) -> str:
 def _python_module(argv: tuple[str, ...]) -> list[str]:
     if len(argv) < 2:
         raise InvalidArgument("-m without a module: name it, as in  failuremap audit -- -m package.train --epochs 1")
-    _need_torch()
+    _need_framework()
     return [sys.executable, *argv]
 
 
@@ -129,7 +129,7 @@ def _python_script(argv: tuple[str, ...]) -> list[str]:
         raise InvalidArgument(f"script={argv[0]!r} is a folder: name the Python file to run, {_EXAMPLE}")
     if not Path(argv[0]).exists():
         raise InvalidArgument(f"script={argv[0]!r} doesn't exist (looked in {str(Path.cwd())!r}): check the path.")
-    _need_torch()
+    _need_framework()
     return [sys.executable, *argv]
 
 
@@ -143,10 +143,10 @@ def _executable(argv: tuple[str, ...]) -> list[str]:
     raise InvalidArgument(f"command={argv[0]!r} doesn't exist, here ({str(Path.cwd())!r}) or on PATH: check the name.")
 
 
-def _need_torch() -> None:
-    """Look for torch without importing it: the supervisor stays small."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingDependency("auditing a PyTorch job", "torch", "torch")
+def _need_framework() -> None:
+    """Look for what a job can be written in, without importing it: the supervisor stays small."""
+    if not any(importlib.util.find_spec(name) for name in ("torch", "jax")):
+        raise MissingDependency("auditing a job", "torch (or jax)", "torch")
 
 
 def _free_port() -> int:
