@@ -12,6 +12,7 @@ from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.model import Candidate, Finding
 from failuremap.audit.rates import left_out_alone
 from failuremap.audit.replicas import final_agreement
+from failuremap.audit.told import repair_of
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.recognise import recognise
 from failuremap.catalogue.signs import Sign
@@ -127,7 +128,7 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
         effect=worst.effect,
         cells=worst.cells,
         cells_step=worst_step.number,
-        repair=candidates[0].repair if candidates else "",
+        repair=repair_of(story.traces, candidates[0].slug, candidates[0].repair) if candidates else "",
     )
 
 

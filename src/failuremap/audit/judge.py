@@ -19,6 +19,7 @@ from failuremap.audit.other_parameters import judge_other_parameters
 from failuremap.audit.rates import judge_rates
 from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
+from failuremap.audit.told import ADDED_UP_BEFORE, added_up_before
 from failuremap.audit.weigh import Readings, hidden_losses, read_losses
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
@@ -70,6 +71,9 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
         fitted = observe(step.without(looked), previous)
         readings = read_losses(fitted.step.backwards, asked.unit)
         judged.micro_batch_count = len({micro_batch for _, micro_batch in fitted.step.keys})
+    if added_up_before(fitted):
+        judged.unmeasured.append(ADDED_UP_BEFORE)
+        return judged
     _judge_fitted(judged, fitted, readings, asked)
     return judged
 
