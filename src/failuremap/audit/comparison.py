@@ -9,44 +9,28 @@ Legend: K contributions, P parameters, R ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from failuremap.audit import reference_words
-from failuremap.audit.crossings import crossings
+from failuremap.audit.delivered import SIGNS, Delivered, Origin, delivered
 from failuremap.audit.faults import Asked, Fault, Judged, Story
-from failuremap.audit.fit import tolerance
 from failuremap.audit.judge import judge
-from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
+from failuremap.audit.observe import Fitted, nonfinite, observe
 from failuremap.audit.reference import Compared, Reference, compared
 from failuremap.audit.scaled import judge_scaled
+from failuremap.audit.unlike import Unlike, unlike
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 # relative distance of coefficients from a multiple of the main ones
 _SAME = 0.01
 # what one process on the same batches cannot refute: it has the same batches, and no replicas
 _BEYOND = ("same", "nonfinite", "rates", "norm")
-# numbers from which on a multiple is no chance
-_ENOUGH = 3
 _UNLIKE = "unlike one process"
 _CROSSED = "activations cross the ranks in "
-
-
-@dataclass
-class _Left:
-    """Parameters whose update the reference does not explain by the rule of most."""
-
-    scaled: dict[str, float] = field(default_factory=dict)
-    apart: dict[str, dict[int, float]] = field(default_factory=dict)
-    """By name and rank the relative difference from one process."""
-    small: set[str] = field(default_factory=set)
-    """Those among them whose difference a smaller type would explain."""
+_OWN_FACTOR = "a factor of the script's own"
 
 
 def with_reference(story: Story, reference: Reference | None, steps: Iterable[Step], asked: Asked) -> Story:
@@ -56,15 +40,18 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
     if reference.refused:
         return replace(story, open_reasons=[reference_words.NOTHING_COMPARED + reference.refused])
     found: dict[int, Judged] = {}
-    reasons, noise, previous = list[str](), dict[str, None](), None
+    reasons, noise, previous, before = list[str](), dict[str, None](), None, None
     for step in steps:
         made = compared(step, reference)
         if isinstance(made, str):
             reasons.append(reference_words.NOTHING_COMPARED + made)
         elif made is not None:
-            found[step.number] = judge_compared(made, previous, asked)
+            alone = next((judged for judged in story.judged if judged.number == step.number), Judged(step.number))
+            seen = delivered(step, before, made.members, alone)
+            found[step.number] = judge_compared(made, previous, asked, seen)
             noise |= dict.fromkeys(made.noise)
             previous = made.step
+        before = step
         if len(found) + len(reasons) >= len(reference.windows):
             break
     if not found:
@@ -140,15 +127,15 @@ def _kind(fault: Fault) -> str:
     return " ".join(fault.kind.split()[:2])
 
 
-def judge_compared(made: Compared, previous: Step | None, asked: Asked) -> Judged:
-    """Judges one step by the contributions of the reference."""
+def judge_compared(made: Compared, previous: Step | None, asked: Asked, captured: Delivered) -> Judged:
+    """Judges one step by the contributions of the reference, beside what was captured of it."""
     step, asked = made.step, replace(asked, unit=None)
-    left = _Left()
+    left = Unlike()
     if step.keys and not any(nonfinite(step)):
         fitted = observe(step, previous)
-        left = _left(fitted, asked)
+        left = unlike(fitted, captured, made.own_names, asked)
         outside = np.array([p.name not in left.scaled and p.name not in left.apart for p in step.parameters])
-        factors = _scaled_faults(left.scaled, fitted)
+        factors = _scaled_faults(left, fitted, captured)
         judged = judge(replace(step, present_RP=step.present_RP & outside), previous, asked)
         judged.faults = [*factors, *judged.faults]
         if not outside.any() or not (step.present_RP & outside).any():
@@ -157,97 +144,83 @@ def judge_compared(made: Compared, previous: Step | None, asked: Asked) -> Judge
         judged = judge(step, previous, asked)
     judged.notes = [note for note in judged.notes if not note.startswith(_CROSSED)]
     judged.names = made.names
-    _tell_apart(judged, step, left)
-    if made.absent:
-        signs = crossings(step) | {Sign.SOME_PARAMETERS}
-        sentence = reference_words.absent(made.absent)
-        judged.faults.append(Fault(f"{_UNLIKE} absent", signs, sentence, parameters=made.absent))
+    _tell_apart(judged, step, left, captured)
+    _tell_absent(judged, made, captured)
+    _tell_total(judged, captured)
+    if any(fault.kind in ("total", "gathered") for fault in judged.faults):
+        judged.notes = [note for note in judged.notes if _OWN_FACTOR not in note]
+    judged.notes += reference_words.origins(left.large_origins, captured.functions)
     return judged
 
 
-def _scaled_faults(scaled: dict[str, float], fitted: Fitted) -> list[Fault]:
-    """One fault for each factor, with what is known of parameters that have just that one."""
+def _scaled_faults(left: Unlike, fitted: Fitted, captured: Delivered) -> list[Fault]:
+    """One fault for each factor and where it comes from, with what is known of parameters that have just that one."""
     told = Judged(fitted.step.number, micro_batch_count=len({micro_batch for _, micro_batch in fitted.step.keys}))
-    if scaled:
-        judge_scaled(told, scaled, fitted)
+    if left.scaled:
+        judge_scaled(told, left.scaled, fitted)
     faults = []
-    for times in sorted({round(value, 3) for value in scaled.values()}):
-        touched = sorted(name for name, value in scaled.items() if round(value, 3) == times)
-        signs = set[Sign]().union(*(fault.signs for fault in told.faults if set(fault.parameters) <= set(touched)))
-        signs |= crossings(fitted.step) | {Sign.SOME_PARAMETERS}
-        sentence, kind = reference_words.factor(touched, times), f"{_UNLIKE} {times:.2g} {touched}"
-        faults.append(Fault(kind, signs, sentence, parameters=touched, effect=abs(times - 1)))
+    for times, origin in sorted({(round(value, 3), left.origins[name]) for name, value in left.scaled.items()}):
+        touched = sorted(
+            name for name, value in left.scaled.items() if (round(value, 3), left.origins[name]) == (times, origin)
+        )
+        fault = _fault(f"{_UNLIKE} {times:.2g} {touched}", reference_words.factor(touched, times), origin, captured)
+        fault.signs |= set[Sign]().union(*(one.signs for one in told.faults if set(one.parameters) <= set(touched)))
+        fault.parameters, fault.effect = touched, abs(times - 1)
+        faults.append(fault)
     return faults
 
 
-def _tell_apart(judged: Judged, step: Step, left: _Left) -> None:
-    large = {name: by_rank for name, by_rank in left.apart.items() if name not in left.small}
-    if large:
-        signs = crossings(step) | {Sign.SOME_PARAMETERS}
-        sentence = reference_words.differs(large, len(step.parameters))
-        effect = max(value for by_rank in large.values() for value in by_rank.values())
-        judged.faults.append(Fault(_UNLIKE, signs, sentence, parameters=sorted(large), effect=effect))
-    elif left.small:
+def _fault(kind: str, sentence: str, origin: Origin, captured: Delivered) -> Fault:
+    """A fault of some parameters, with what the captured gradients say of it."""
+    signs = captured.surroundings | SIGNS[origin] | {Sign.SOME_PARAMETERS}
+    fault = Fault(kind, signs, sentence)
+    if origin is Origin.PARTS_AVERAGED:  # parts of one gradient are to be added up, whatever the job promises
+        fault.followed, fault.promise = ["mean"], "sum"
+    return fault
+
+
+def _tell_apart(judged: Judged, step: Step, left: Unlike, captured: Delivered) -> None:
+    large = left.large
+    for origin in sorted({left.origins[name] for name in large}):
+        some = {name: by_rank for name, by_rank in large.items() if left.origins[name] is origin}
+        sentence = reference_words.differs(some, len(step.parameters))
+        fault = _fault(f"{_UNLIKE} apart {origin}", sentence, origin, captured)
+        fault.parameters = sorted(some)
+        fault.effect = max(value for by_rank in some.values() for value in by_rank.values())
+        judged.faults.append(fault)
+    if left.small and not large:
         judged.unexplained.append(reference_words.smaller_type(left.apart))
     judged.unjudged = judged.unjudged | left.small
 
 
-def _left(fitted: Fitted, asked: Asked) -> _Left:
-    """Sorts the parameters that the main rule does not explain, where they follow no other rule that has a form."""
-    left, large = _Left(), set[str]()
-    for observation in fitted.observations:
-        row = fitted.step.ranks.index(observation.ranks[0])
-        main = observation.clusters[0].solution.coefficients if observation.clusters else _fair(fitted, asked)
-        for p in np.flatnonzero(_unlike(fitted, observation, main)):
-            name = fitted.step.parameters[p].name
-            if name in observation.scaled:
-                left.scaled[name] = observation.scaled[name]
-                continue
-            apart, times, after = _distance(fitted, row, int(p), main)
-            limit = tolerance(fitted.products.dtypes[p], len(fitted.classes))
-            if after <= limit and observation.clusters and fitted.products.row_counts[p] >= _ENOUGH:
-                left.scaled[name] = times
-            else:
-                left.apart.setdefault(name, {}).update(dict.fromkeys(observation.ranks, apart))
-                if apart > tolerance(_in_small_type(fitted.products.dtypes[p]), 1):
-                    large.add(name)
-    for name in left.scaled.keys() & left.apart.keys():
-        del left.scaled[name]
-    left.small = set(left.apart) - large
-    return left
+def _tell_absent(judged: Judged, made: Compared, captured: Delivered) -> None:
+    if made.absent:
+        sentence = reference_words.absent(made.absent)
+        fault = _fault(f"{_UNLIKE} absent", sentence, Origin.BACKWARD, captured)
+        fault.parameters = made.absent
+        judged.faults.append(fault)
 
 
-def _unlike(fitted: Fitted, observation: Observation, main: Floats) -> Mask:
-    """Parameters that no rule explains, and those that follow the main one times a factor."""
-    scaled = np.array([parameter.name in observation.scaled for parameter in fitted.step.parameters], dtype=bool)
-    found: Mask = observation.unexplained | observation.untouched | scaled
-    square = float(main @ main)
-    for cluster in observation.clusters[1:]:
-        own = cluster.solution.coefficients
-        factor = float(own @ main) / square if square else 0.0
-        if np.abs(own - factor * main).max(initial=0.0) <= _SAME * np.abs(factor * main).max(initial=0.0):
-            found = found | cluster.parameters
-    return found
+def _tell_total(judged: Judged, captured: Delivered) -> None:
+    """A factor on the whole update that is not the script's own: it doesn't show in what was captured."""
+    for fault in judged.faults:
+        if fault.kind == "total" and captured.settled:
+            fault.signs |= captured.surroundings | SIGNS[Origin.BACKWARD]
+    if any(fault.kind in ("total", "weights") for fault in judged.faults):
+        return
+    found = judged.factor or 1.0
+    same = [fault for fault in captured.faults if fault.total is not None and _is(found, fault.total)]
+    if same:  # what is right but for a factor confirms it
+        judged.faults += same if not _is(found, 1.0) else []
+        return
+    times = found / captured.factor
+    known = any(_is(times, value) for size in captured.group_sizes for value in (size, 1 / size))
+    if known and captured.settled:
+        signs = captured.surroundings | SIGNS[Origin.BACKWARD]
+        judged.faults.append(Fault("total", signs, reference_words.total(times), total=times, cells=judged.cells))
+    elif not _is(times, 1.0) and (known or captured.settled):
+        judged.unexplained.append(reference_words.other_total(times))
 
 
-def _in_small_type(dtype: str) -> str:
-    """So many roundings of bfloat16 as there are of a type."""
-    return f"bfloat16 x {dtype.partition(' x ')[2] or 1}"
-
-
-def _fair(fitted: Fitted, asked: Asked) -> Floats:
-    """What each contribution should weigh."""
-    units = np.array([float(backward.losses[0]["count"]) for backward in fitted.step.backwards])
-    return np.full(len(units), 1.0 if asked.promise == "sum" else 1.0 / max(units.sum(), 1e-300))
-
-
-def _distance(fitted: Fitted, row: int, p: int, coefficients_K: Floats) -> tuple[float, float, float]:
-    """|update - right| / |right|, the factor that brings them nearest, and what is left behind it, of the update."""
-    columns = slice(int(fitted.step.starts[p]), int(fitted.step.starts[p + 1]))
-    update, right = fitted.step.updates_RL[row, columns], coefficients_K @ fitted.step.contributions_KL[:, columns]
-    square, size = float(right @ right), float(np.sqrt(update @ update))
-    if square == 0:
-        return float("inf"), float("inf"), 1.0
-    factor = float(update @ right) / square
-    after = float(np.linalg.norm(update - factor * right)) / size if size else 0.0
-    return float(np.linalg.norm(update - right)) / square**0.5, factor, after
+def _is(found: float, wanted: float) -> bool:
+    return abs(found / wanted - 1) <= _SAME

@@ -62,6 +62,18 @@ def crossings(step: Step) -> set[Sign]:
     )
 
 
+def unseen_crossings(step: Step) -> set[Sign]:
+    """Whether a tensor with a gradient crosses the ranks in a call that autograd doesn't see."""
+    found = _cut_off(step, few=False) or [call for call in gathered_calls(step) if call.carries_gradient]
+    return {Sign.CROSSES_UNSEEN} if found else set()
+
+
+def functions_of(step: Step) -> dict[str, str]:
+    """The script's own autograd functions in which activations cross the ranks, each with a line of it."""
+    calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
+    return _named((call.by, call.site) for call in calls if crosses(call) and call.own)
+
+
 def one_model(step: Step) -> bool:
     """Whether activations cross ranks that go through the same batches: these seem to run one model together."""
     groups = {call.ranks for part in step.parts for call in part.beside.calls if crosses(call)}
@@ -174,7 +186,7 @@ def _used(fitted: Fitted, parameters: Mask) -> Mask:
 
 def _notes(judged: Judged, step: Step) -> Iterator[str]:
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
-    if functions := _named((call.by, call.site) for call in calls if crosses(call) and call.own):
+    if functions := functions_of(step):
         yield call_words.own_backward(functions)
     gathered = gathered_calls(step)
     if not judged.one_loss:

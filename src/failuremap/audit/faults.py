@@ -28,6 +28,8 @@ class Fault:
     signs: set[Sign]
     sentence: str
     followed: list[str] = field(default_factory=list)
+    promise: Promise | None = None
+    """What holds for these parameters, where it is not what the job promises."""
     parameters: list[str] = field(default_factory=list)
     ratio: float | None = None
     total: float | None = None

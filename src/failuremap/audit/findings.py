@@ -118,7 +118,7 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
         sentence=worst.sentence,
         candidates=[_candidate(mechanism) for mechanism in candidates],
         followed=_followed(story, worst, candidates),
-        promised=_title(story, _PROMISED[story.promise]),
+        promised=_title(story, _PROMISED[worst.promise or story.promise]),
         steps=sorted({step.number for step, _ in seen}),
         parameters=parameters[:_MOST_NAMES],
         parameter_count=len(parameters) or len(story.names),
@@ -137,9 +137,10 @@ def _candidates(story: Story, faults: Sequence[Fault], ratios: Sequence[float | 
     dropped = _CHANGING if _steady(ratios) else set()
     dropped = dropped if _long_windows_stand_alone(story) else dropped | {Sign.LONG_WINDOW}
     evidence = [
-        (tuple(fault.followed), frozenset(fault.signs - dropped | _of_the_job(story, fault))) for fault in faults
+        (tuple(fault.followed), frozenset(fault.signs - dropped | _of_the_job(story, fault)), fault.promise)
+        for fault in faults
     ]
-    found = {key: recognise(key[0], key[1], promise=story.promise) for key in set(evidence)}
+    found = {key: recognise(key[0], key[1], promise=key[2] or story.promise) for key in set(evidence)}
     per_step = [found[key] for key in evidence]
     by_slug = {mechanism.slug: mechanism for mechanisms in per_step for mechanism in mechanisms}
     times = Counter(mechanism.slug for mechanisms in per_step for mechanism in mechanisms)

@@ -70,6 +70,10 @@ class Compared:
     """Those whose gradient is rounding, and hardly more."""
     absent: list[str]
     """Parameters that the job's optimizer finds without a gradient, and that have one here."""
+    members: list[frozenset[tuple[int, int]]]
+    """By contribution the backward passes that it stands for."""
+    own_names: dict[str, str]
+    """By the name of a parameter of this step the one that it has in the job: a part of it is one here."""
 
 
 def read_reference(folder: Path) -> Reference | None:
@@ -136,7 +140,10 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     own = frozenset(parameter.name for parameter in step.parameters)
     absent = sorted({name for part in step.parts for name in part.absent} - own)
     absent = [name for name in absent if _has_gradient(name, reference, owed)]
-    return Compared(replace(laid, present_RP=laid.present_RP & left), own, [p.name for p in noise], absent)
+    own_names = {reference_words.part(*name): p for p, parts in names.items() for name in parts}
+    members = [one.members for one in owed]
+    seen = replace(laid, present_RP=laid.present_RP & left)
+    return Compared(seen, own, [p.name for p in noise], absent, members, own_names)
 
 
 def _has_gradient(name: str, reference: Reference, owed: list[Computed]) -> bool:

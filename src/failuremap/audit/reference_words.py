@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from failuremap.audit import words
+from failuremap.audit.delivered import Origin
 
 NOTHING_COMPARED = "no step was compared with one process: "
 
@@ -36,12 +37,37 @@ def factor(names: Sequence[str], times: float) -> str:
     return f"{len(names)} parameters get {_times(times)} times the update of a single process: {words.listed(names)}."
 
 
+def total(times: float) -> str:
+    """The whole update, times a factor that a number of ranks gives."""
+    return f"The update is {_times(times)} times that of a single process, on all parameters."
+
+
+def other_total(times: float) -> str:
+    """The whole update, times a factor that has no name, or may be the script's own."""
+    return (
+        f"the update is {_times(times)} times that of a single process, and the script does not multiply it so where "
+        "the audit sees it: is it a weight of the loss, which the objective should have too, or does a backward add it?"
+    )
+
+
 def differs(apart: Mapping[str, Mapping[int, float]], count: int) -> str:
     """Parameters whose update is no multiple of what it should be, and by how much."""
     shown = words.listed([f"{name} by {_ranks(by_rank)}" for name, by_rank in apart.items()])
     if len(apart) == 1:
         return f"The update of one parameter differs from that of a single process: {shown}."
     return f"The updates of {len(apart)} of {count} parameters differ from those of a single process: {shown}."
+
+
+def origins(found: Mapping[Origin, Sequence[str]], functions: Mapping[str, str]) -> list[str]:
+    """What the captured gradients say of differences: a sentence for each place where they may come from."""
+    crossed = words.listed([f"{name} ({site})" for name, site in functions.items()])
+    where = {
+        Origin.BACKWARD: "its gradients are added up as all others are, so backward itself gave others than those of "
+        f"one process{f'; activations cross the ranks in {crossed}' if crossed else ''}",
+        Origin.PARTS_ALONE: "each rank steps on its part of the gradient; the parts added up are that of one process",
+        Origin.PARTS_AVERAGED: "the ranks average their parts of the gradient, which added up are that of one process",
+    }
+    return [f"{words.listed(found[origin])}: {told}" for origin, told in where.items() if found.get(origin)]
 
 
 def absent(names: Sequence[str]) -> str:

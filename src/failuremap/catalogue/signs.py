@@ -89,6 +89,11 @@ class Sign(StrEnum):
         _IN_UPDATE,
         "all ranks compute one loss, each has the part of its own rows, and these are averaged",
     )
+    UNLIKE_ONE_PROCESS = (
+        "unlike-one-process",
+        _IN_UPDATE,
+        "backward gave other gradients than one process computes, and these were added up as all others are",
+    )
     SAME_CONTRIBUTIONS = ("same-contributions", _IN_UPDATE, "the ranks' contributions are equal")
 
     PREVIOUS_UPDATE_ADDED = ("previous-update-added", _ADDED, "the gradient of the step before is added")
@@ -146,6 +151,11 @@ class Sign(StrEnum):
         "no_sync around forward and backward of every micro-batch",
     )
     ACTIVATIONS_CROSS = ("activations-cross", _SYNCHRONISES, "activations, or their gradients, go through collectives")
+    CROSSES_UNSEEN = (
+        "crosses-unseen",
+        _SYNCHRONISES,
+        "a tensor that carries a gradient crosses the ranks in a collective that autograd does not see",
+    )
     RESULT_UNUSED = (
         "result-unused",
         _SYNCHRONISES,

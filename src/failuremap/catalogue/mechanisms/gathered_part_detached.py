@@ -65,7 +65,7 @@ MECHANISM = Mechanism(
         "gradients, and it is additive in the two."
     ),
     by_signs_alone=True,
-    signs=signs({Sign.GATHERED_WITHOUT_GRADIENT}),
+    signs=signs({Sign.GATHERED_WITHOUT_GRADIENT}, {Sign.UNLIKE_ONE_PROCESS, Sign.CROSSES_UNSEEN}),
     never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a reference in one process, where nothing has to be gathered",
     symptoms=(

@@ -1,7 +1,8 @@
 """A custom backward carries the wrong factor: R times, or 1/R of, what the transpose of the forward gives."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 
 MECHANISM = Mechanism(
     number=22,
@@ -63,6 +64,9 @@ MECHANISM = Mechanism(
         "For any inputs v of the ranks, the results of the forward times the gradients given add up to the same "
         "number as v times the gradients returned."
     ),
+    by_signs_alone=True,
+    signs=signs({Sign.UNLIKE_ONE_PROCESS, Sign.ACTIVATIONS_CROSS}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="a reference run in one process, or the dot-product test of the collective on its own",
     symptoms=(
         "The differentiable all_gather or psum gives world_size times the gradient.",
@@ -70,11 +74,13 @@ MECHANISM = Mechanism(
     ),
     audit_sees=(
         "Coefficients, counts and losses of a right job, and a note that names the autograd functions in which the "
-        "script passes activations between the ranks, and that their backward is not checked."
+        "script passes activations between the ranks, and that their backward is not checked. Beside one process "
+        "(--reference) the parameters before the collective, the factor or the difference, and this mechanism."
     ),
     audit_blind=(
         "The audit takes the gradient that autograd delivers to a parameter for the rank's own, so a factor that a "
-        "backward has left in it shows only against a reference; a right backward calls the same collectives."
+        "backward has left in it shows only against a reference (--reference), and is named there; a right backward "
+        "calls the same collectives."
     ),
     repair=(
         "Make the backward the transpose: sum forward, sum backward; mean forward, sum and division backward "

@@ -11,6 +11,10 @@ pytestmark = pytest.mark.torch
 RETURNS = "it is to return the sum of the losses of the units in the batch, and their number: (loss_sum, count)"
 TWICE = "with all of them put twice its loss"
 UNCHECKED = "whether objective returns a sum could not be checked: with the rows of the batch put twice"
+INTERACT = (
+    ". Where a row's loss depends on the other rows, as in contrastive losses, say so in the reference:  "
+    "rows_interact = True"
+)
 LOSS, NUMBER = "the loss that objective returned is", f"not one number with a gradient; {RETURNS}"
 SUM = 'F.cross_entropy(model(x), y, reduction="sum")'
 
@@ -72,7 +76,7 @@ def test_the_gradient_is_that_of_the_sum(folder):
         ),
         (
             "F.cross_entropy(model(x), y) / len(y), len(y)",
-            f"objective returned no sum over the rows of the batch: {TWICE} is 0.5 times as large; {RETURNS}",
+            f"objective returned no sum over the rows of the batch: {TWICE} is 0.5 times as large; {RETURNS}{INTERACT}",
         ),
         (
             f"{SUM}, 1",
@@ -98,6 +102,30 @@ def test_the_gradient_is_that_of_the_sum(folder):
 )  # fmt: skip
 def test_what_is_no_sum_and_count_is_refused(returned, told, folder):
     assert refusal(folder, returning(returned)) == told
+
+
+CONTRASTIVE = "F.cross_entropy(model(x) @ model(x).T, torch.arange(len(y)), reduction='sum'), len(y)"
+
+
+@pytest.mark.parametrize(("said", "refused"), [("", True), ("rows_interact = True\n", False)])
+def test_rows_that_interact_are_no_sum_until_the_reference_says_so(said, refused, folder):
+    told = refusal(folder, said + returning(CONTRASTIVE))
+
+    assert told.endswith(INTERACT) if refused else told == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("model.eval()", "the mode of 'the model'"),
+        ("model.bias.requires_grad_(False)", "the weight 'bias'"),
+        ("torch.nn.init.zeros_(model.weight)", "the weight 'weight'"),
+    ],
+)
+def test_an_objective_that_changes_the_model_is_refused(line, what, folder):
+    told = refusal(folder, OBJECTIVE.replace("    return F.cross", f"    {line}\n    return F.cross"))
+
+    assert told == f"objective changes the model ({what}): it is to compute a loss of the model as the job had it"
 
 
 def test_dropout_is_refused_and_named(folder):

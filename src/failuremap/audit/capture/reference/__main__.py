@@ -65,7 +65,7 @@ class _Run:
             contributions = self._guarded(window.contributions, gather)
             found = [(contribution, objective(contribution.batch)) for contribution in contributions]
             if not roundings:
-                roundings = _checked(objective, found)
+                roundings = _checked(objective, found, bool(getattr(self._user, "rows_interact", False)))
             self._write(window, objective, found, roundings)
 
     def _guarded(self, function: Any, *args: Any) -> Any:
@@ -111,12 +111,14 @@ class _Run:
         return self._ids[key]
 
 
-def _checked(objective: Objective, found: Sequence[tuple[Contribution, Result]]) -> dict[str, float]:
+def _checked(
+    objective: Objective, found: Sequence[tuple[Contribution, Result]], rows_interact: bool
+) -> dict[str, float]:
     """How many roundings each gradient holds, from an objective that was held to what it promises."""
     counting = [(contribution.batch, result) for contribution, result in found if result.count > 0]
     if not counting:
         raise Refused("every count that the objective returned is 0")
-    objective.check(*counting[0])
+    objective.check(*counting[0], rows_interact=rows_interact)
     most: dict[str, float] = {}
     for batch, result in counting[:_MEASURED]:
         for name, number in objective.roundings(batch, result).items():

@@ -68,12 +68,17 @@ class Objective:
 
     def _evaluate(self, batch: Any, seed: int) -> tuple[Tensor, float]:
         _seed(seed)
-        name = self._function.__name__
+        name, before = self._function.__name__, _state(self.model)
         try:
             with _Types(self._types):
                 returned = self._function(self.model, batch)
         except Exception as error:
             raise Refused(f"{name} raised {where_raised(error, self._path)}{_left_out(batch)}") from error
+        changed = next((what for what, value in _state(self.model).items() if before.get(what) != value), None)
+        if changed is not None:
+            raise Refused(
+                f"{name} changes the model ({changed}): it is to compute a loss of the model as the job had it"
+            )
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise Refused(f"{name} returned a {type(returned).__name__} and no pair; {_RETURNS}")
         loss, count = returned
@@ -91,10 +96,11 @@ class Objective:
 
     # ---- what is checked, on one batch
 
-    def check(self, batch: Any, result: Result) -> None:
-        """Refuses an objective that is random, or no sum."""
+    def check(self, batch: Any, result: Result, *, rows_interact: bool = False) -> None:
+        """Refuses an objective that is random, or no sum; where the rows of a batch interact, nothing tells a sum."""
         self._check_repeats(batch, result)
-        self._check_doubles(batch, result)
+        if not rows_interact:
+            self._check_doubles(batch, result)
 
     def _check_repeats(self, batch: Any, result: Result) -> None:
         limit = 50 * self.epsilon
@@ -135,7 +141,8 @@ class Objective:
         if abs(times - 2) > _DOUBLED:
             raise Refused(
                 f"{name} returned no sum over the rows of the batch: with all of them put twice its loss is "
-                f"{times:.3g} times as large; {_RETURNS}"
+                f"{times:.3g} times as large; {_RETURNS}. Where a row's loss depends on the other rows, as in "
+                "contrastive losses, say so in the reference:  rows_interact = True"
             )
         if abs(count - 2 * result.count) > 1e-6 * count:
             raise Refused(
@@ -197,6 +204,12 @@ class _Types(TorchDispatchMode):
         if isinstance(result, Tensor) and result.dtype in (torch.float16, torch.bfloat16):
             self._found.add(result.dtype)
         return result
+
+
+def _state(model: nn.Module) -> dict[str, object]:
+    """What an objective must leave as it is, by what is said of it where it doesn't."""
+    modes = {f"the mode of {name or 'the model'!r}": module.training for name, module in model.named_modules()}
+    return modes | {f"the weight {name!r}": (p._version, p.requires_grad) for name, p in model.named_parameters()}
 
 
 def _seed(seed: int) -> None:
