@@ -13,11 +13,17 @@ import sys
 
 def raw(argument, name, *args):
     """Makes a system call past everything that Python has to say about it."""
-    import ctypes
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.restype = ctypes.c_long
-    words = [ctypes.c_char_p(each) if type(each) is bytes else ctypes.c_long(each) for each in args]
-    return call(ctypes.c_long(argument["calls"][name]), *words)
+    import _ctypes  # which the worker has loaded; there is no more of ctypes in a box
+    class Long(_ctypes._SimpleCData):
+        _type_ = "l"
+    class Call(_ctypes.CFuncPtr):
+        _flags_, _restype_ = 1, Long
+    call = Call(_ctypes.dlsym(_ctypes.dlopen(None, 2), "syscall"))
+    return call(Long(argument["calls"][name]), *[each if type(each) is bytes else Long(each) for each in args])
+
+def address(data):
+    """Returns where a bytes object holds its bytes."""
+    return id(data) + bytes.__basicsize__ - 1
 '''
 
 

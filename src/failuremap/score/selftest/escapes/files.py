@@ -66,11 +66,10 @@ FILES = (
         "read a file by a system call",
         """
         def solve(argument):
-            import ctypes
             descriptor = raw(argument, "openat", -100, argument["secret_file"].encode(), 0)
-            buffer = ctypes.create_string_buffer(200)
-            raw(argument, "read", descriptor, ctypes.addressof(buffer), 200)
-            return buffer.value.decode()
+            buffer = bytes(200)
+            raw(argument, "read", descriptor, buffer, len(buffer))
+            return buffer.decode().strip(chr(0))
         """,
     ),
     escape(

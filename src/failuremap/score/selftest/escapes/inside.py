@@ -157,10 +157,10 @@ INSIDE = (
     escape(
         "leave a core dump",
         """
-        import ctypes, os
+        import _ctypes, os
         def solve(argument):
             os.chdir(argument["folder"])
-            ctypes.string_at(0)
+            _ctypes.call_function(8, ())
         """,
     ),
 )

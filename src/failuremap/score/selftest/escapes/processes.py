@@ -98,9 +98,7 @@ PROCESSES = (
     escape(
         "run machine code that was written as data",
         """
-        import ctypes
         def solve(argument):
-            ctypes.CDLL(None).mmap.restype = ctypes.c_long
             return "OUT" if raw(argument, "mmap", 0, 4096, 7, 34, -1, 0) >= 0 else "refused"
         """,
     ),
@@ -167,10 +165,10 @@ PROCESSES = (
     escape(
         "read the judge's memory",
         """
-        import ctypes, struct
+        import struct
         def solve(argument):
-            here = ctypes.create_string_buffer(8)
-            local = struct.pack("QQ", ctypes.addressof(here), 8)
+            here = bytes(8)
+            local = struct.pack("QQ", address(here), 8)
             there = struct.pack("QQ", argument["address"], 8)
             count = raw(argument, "process_vm_readv", argument["judge"], local, 1, there, 1, 0)
             return "OUT" if count > 0 else "refused"
