@@ -239,6 +239,29 @@ def test_a_pass_without_a_batch_leaves_it_untold(tmp_path):
     )
 
 
+DIFFERENT = (
+    "the ranks hold different weights of embed.weight, layer.weight, layer.bias and 1 more, and one process holds one; "
+    "where each rank has a part of it, say along which dimension, shards = {'name': 0}; experts of each rank's own "
+    "can't be compared"
+)
+
+
+def test_a_step_that_begins_with_other_weights_on_a_rank_is_not_compared(tmp_path):
+    job = HandJob(counts=((412,), (412,)), update=lambda window: window.gradients_RML[:, 0])
+
+    verdict = beside(job, tmp_path)
+
+    assert verdict.outcome == "wrong"
+    assert any(note.startswith("step 1 was compared with one process") for note in verdict.notes)
+    assert verdict.reasons[0] == f"step 2 was not compared with one process: {DIFFERENT}"
+
+
+def test_ranks_that_start_from_other_weights_are_not_compared_at_all(tmp_path):
+    verdict = beside(HandJob(weights=lambda weights, rank: weights + rank), tmp_path)
+
+    assert verdict.reasons[0] == f"no step was compared with one process: {DIFFERENT}"
+
+
 def test_another_shape_leaves_it_untold(tmp_path):
     job = HandJob()
     job.write(tmp_path)

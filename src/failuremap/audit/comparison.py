@@ -40,11 +40,11 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
     if reference.refused:
         return replace(story, open_reasons=[reference_words.NOTHING_COMPARED + reference.refused])
     found: dict[int, Judged] = {}
-    reasons, noise, previous, before = list[str](), dict[str, None](), None, None
+    reasons, noise, previous, before = dict[int, str](), dict[str, None](), None, None
     for step in steps:
         made = compared(step, reference)
         if isinstance(made, str):
-            reasons.append(reference_words.NOTHING_COMPARED + made)
+            reasons[step.number] = made
         elif made is not None:
             alone = next((judged for judged in story.judged if judged.number == step.number), Judged(step.number))
             seen = delivered(step, before, made.members, alone)
@@ -55,7 +55,8 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
         if len(found) + len(reasons) >= len(reference.windows):
             break
     if not found:
-        return replace(story, open_reasons=reasons[:1] or [reference_words.NOTHING_COMPARED + "no step was kept"])
+        why = next(iter(reasons.values()), "no step was kept")
+        return replace(story, open_reasons=[reference_words.NOTHING_COMPARED + why])
     residuals = [judged.residual for judged in found.values() if judged.residual is not None]
     count = len(frozenset[str]().union(*(judged.names - judged.unjudged for judged in found.values())) - set(noise))
     notes = [reference_words.agrees(sorted(found), max(residuals, default=None), count)]
@@ -70,7 +71,8 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
         one.one_model = one.stages = False
         one.experts = one.experts | reference.split
         one.differing = [name for name in one.differing if name not in reference.split]
-    return replace(story, judged=judged, open_reasons=reasons[:1], more_notes=notes)
+    left_out = [reference_words.not_compared(step, why) for step, why in reasons.items()]
+    return replace(story, judged=judged, open_reasons=left_out[:1], more_notes=notes)
 
 
 def _together(found: Judged, captured: Judged) -> Judged:

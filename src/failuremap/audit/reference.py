@@ -130,6 +130,9 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     unmet = sorted(here - frozenset[tuple[int, int]]().union(*(one.members for one in owed)))
     if unmet:
         return reference_words.not_kept(step.number, *unmet[0])
+    differing = [name for name in step.weights_differ_in if name not in reference.split]
+    if differing:
+        return reference_words.weights_differ(differing)
     names = _names(step, reference)
     wrong = next((p.name for p in step.parameters if _rows(p, names[p.name], owed) not in (0, p.rows)), None)
     if wrong is not None:

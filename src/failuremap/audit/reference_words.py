@@ -20,6 +20,19 @@ def failed(why: str) -> str:
     return f"the reference run failed: {why}"
 
 
+def not_compared(step: int, why: str) -> str:
+    """One step could not be compared, and others could."""
+    return f"step {step} was not compared with one process: {why}"
+
+
+def weights_differ(names: Sequence[str]) -> str:
+    """Ranks that hold other weights under one name: one process has one of them."""
+    return (
+        f"the ranks hold different weights of {words.listed(names)}, and one process holds one; where each rank has a "
+        "part of it, say along which dimension, shards = {'name': 0}; experts of each rank's own can't be compared"
+    )
+
+
 def not_kept(step: int, rank: int, number: int) -> str:
     """A contribution without a batch."""
     return f"no batch was kept of backward pass {number} on rank {rank}, which step {step} holds"

@@ -76,10 +76,14 @@ class Batch:
 
 
 class Copier:
-    """Makes plain copies, counts their bytes, and notes what it leaves out."""
+    """Makes plain copies, counts their bytes, and notes what it leaves out.
 
-    def __init__(self) -> None:
-        self.byte_count = 0
+    Args:
+        limit: Bytes beyond which a tensor is counted, and not copied.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self.byte_count = limit, 0
         self.left_out: list[str] = []
 
     def copy(self, value: Any) -> Any:
@@ -106,6 +110,8 @@ class Copier:
             return None
         found = local(tensor).detach()
         self.byte_count += found.numel() * found.element_size()
+        if self.byte_count > self._limit:
+            return None
         return found.cpu().clone() if found.device.type == "cpu" else found.cpu()
 
 

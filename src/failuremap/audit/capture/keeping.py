@@ -61,7 +61,7 @@ class Keeping:
         self._passes: list[dict[str, Any]] = []
         self._buffers: dict[str, Tensor] | None = None
         self._evaluating: list[str] = []
-        self._copier = Copier()
+        self._copier = Copier(BATCH_LIMIT)
 
     def _new_pass(self) -> None:
         self._calls: list[dict[str, Any]] = []
@@ -166,7 +166,7 @@ class Keeping:
         }
         weight_bytes = sum(held["local"].numel() * held["local"].element_size() for held in parameters.values())
         if weight_bytes > LIMIT or self._copier.byte_count > BATCH_LIMIT:
-            kept["too_large"] = self._copier.byte_count + weight_bytes
+            kept["too_large"] = (weight_bytes, self._copier.byte_count)
         else:
             kept |= {"passes": self._passes, "left_out": sorted(set(self._copier.left_out))}
             kept |= {"parameters": {name: _copied(held) for name, held in parameters.items()}}
@@ -174,7 +174,7 @@ class Keeping:
         _save(kept, path)
 
     def _named_buffers(self) -> dict[str, Tensor]:
-        copier = Copier()
+        copier = Copier(BATCH_LIMIT)
         held = {
             f"{name}.{own}".removeprefix("."): copier.copy(tensor)
             for name, module in self._recorder.modules.named_modules()

@@ -105,12 +105,13 @@ def test_a_job_that_kept_nothing_is_told(torch, tmp_path):
     assert refusal(tmp_path) == "the job kept nothing to compare: no optimizer stepped behind a backward pass"
 
 
-def test_a_window_that_was_too_large_is_told_with_its_size(torch, tmp_path):
-    keep(tmp_path, torch, too_large=5 << 30)
+@pytest.mark.parametrize(("weights", "batches", "smaller"), [(5120, 3, "model of the same code"), (40, 300, "batch")])
+def test_a_window_that_was_too_large_is_told_with_its_size(weights, batches, smaller, torch, tmp_path):
+    keep(tmp_path, torch, too_large=(weights << 20, batches << 20))
 
     assert refusal(tmp_path) == (
-        "rank 0 would have to keep 5.0 GiB of step 1; the limits are 4 GiB of weights and 256 MiB of batches: "
-        "audit a smaller model of the same code"
+        f"rank 0 would have to keep {weights} MiB of weights and {batches} MiB of batches of step 1; the limits are "
+        f"4096 MiB and 256 MiB: audit a smaller {smaller}"
     )
 
 

@@ -84,6 +84,7 @@ def test_the_gradient_is_that_of_the_sum(folder):
         ),
         (f"{SUM}, -3", f"the count that objective returned is -3; {RETURNS}"),
         (f"{SUM}, float('nan')", f"the count that objective returned is nan; {RETURNS}"),
+        (f"{SUM}, y == y", f"the count that objective returned is of shape (5,); {RETURNS}"),
         (f"{SUM}, [3]", f"the count that objective returned is a list; {RETURNS}"),
         (f"{SUM}, 0 * len(y)", "every count that the objective returned is 0"),
         ("model(x), len(y)", f"{LOSS} of shape (5, 3), {NUMBER}"),
@@ -93,6 +94,21 @@ def test_the_gradient_is_that_of_the_sum(folder):
             f"{LOSS} without a gradient, {NUMBER}",
         ),
         (f"{SUM} * float('inf'), len(y)", "the gradients of the reference are not finite (nan or inf)"),
+        (
+            "(lambda loss: (loss.backward(), loss)[1])(" + SUM + "), len(y)",
+            (
+                "the loss that objective returned can't go backward: RuntimeError: Trying to backward through the "
+                "graph a second time (or directly access saved tensors after they have already been freed)"
+            ),
+        ),
+        ("exit(3), 1", "objective raised SystemExit: 3 (ref.py:9)"),
+        (
+            "batch.kwargs.rows, 1",
+            (
+                "objective raised AttributeError: 'dict' object has no attribute 'rows' (ref.py:9); mappings and "
+                "dataclasses stand as dicts in the batch, and named tuples as tuples"
+            ),
+        ),
         ("batch.nothing, 1", "objective raised AttributeError: 'Batch' object has no attribute 'nothing' (ref.py:9)"),
         (
             "(len(y) > 5) and 1 / 0 or " + SUM + ", len(y)",

@@ -57,6 +57,17 @@ def test_a_parameter_that_the_job_has_not_is_named(folder):
     assert refusal(folder, source) == "the weights do not load: the reference's model has scale, and the job has not"
 
 
+def test_parameters_that_fsdp_made_one_of_need_their_names(tmp_path):
+    import torch
+
+    keep(tmp_path, torch, parameters={"_flat_param": {"local": torch.zeros(15), "trained": True}})
+
+    assert refusal(tmp_path) == (
+        "the weights do not load: the job has _flat_param, and the reference's model has not: let FSDP keep the names, "
+        "use_orig_params=True, for the audit"
+    )
+
+
 def test_what_the_job_does_not_train_may_be_absent(tmp_path):
     import torch
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from failuremap.audit.capture.batches import Batch, Call, fingerprint
+from failuremap.audit.capture.keeping import BATCH_LIMIT, LIMIT
 from failuremap.audit.capture.reference import Refused
 
 Member = tuple[int, int]
@@ -43,9 +44,11 @@ class Window:
             raise Refused(f"rank {missing[0]} kept nothing of step {self.count + 1}")
         for rank, found in self.kept.items():
             if "too_large" in found:
+                weights, batches = (size / 2**20 for size in found["too_large"])
                 raise Refused(
-                    f"rank {rank} would have to keep {found['too_large'] / 2**30:.1f} GiB of step {self.count + 1}; "
-                    "the limits are 4 GiB of weights and 256 MiB of batches: audit a smaller model of the same code"
+                    f"rank {rank} would have to keep {weights:.0f} MiB of weights and {batches:.0f} MiB of batches of "
+                    f"step {self.count + 1}; the limits are {LIMIT >> 20} MiB and {BATCH_LIMIT >> 20} MiB: audit a "
+                    f"smaller {'batch' if batches > BATCH_LIMIT >> 20 else 'model of the same code'}"
                 )
         self.models = _same_batches({rank: _passes(found) for rank, found in self.kept.items()})
 

@@ -55,7 +55,11 @@ class Objective:
         set_buffers(self.model, self._buffers)
         self.model.zero_grad(set_to_none=True)
         loss, count = self._evaluate(batch, seed)
-        loss.backward()
+        try:
+            loss.backward()
+        except Exception as error:
+            told = f"{type(error).__name__}: {str(error).partition('. ')[0][:200]}"
+            raise Refused(f"the loss that {self._function.__name__} returned can't go backward: {told}") from error
         found = {
             name: (p.grad.to_dense() if p.grad.is_sparse else p.grad).detach().clone()
             for name, p in self.model.named_parameters()
@@ -72,8 +76,8 @@ class Objective:
         try:
             with _Types(self._types):
                 returned = self._function(self.model, batch)
-        except Exception as error:
-            raise Refused(f"{name} raised {where_raised(error, self._path)}{_left_out(batch)}") from error
+        except (Exception, SystemExit) as error:
+            raise Refused(f"{name} raised {where_raised(error, self._path)}{_left_out(batch, error)}") from error
         changed = next((what for what, value in _state(self.model).items() if before.get(what) != value), None)
         if changed is not None:
             raise Refused(
@@ -89,7 +93,8 @@ class Objective:
         try:
             number = float(count)
         except (TypeError, ValueError):
-            raise Refused(f"the count that {name} returned is a {type(count).__name__}; {_RETURNS}") from None
+            what = f"of shape {tuple(count.shape)}" if isinstance(count, Tensor) else f"a {type(count).__name__}"
+            raise Refused(f"the count that {name} returned is {what}; {_RETURNS}") from None
         if not math.isfinite(number) or number < 0:
             raise Refused(f"the count that {name} returned is {number:g}; {_RETURNS}")
         return loss, number
@@ -237,6 +242,12 @@ def where_raised(error: BaseException, path: Path) -> str:
     return f"{type(error).__name__}: {str(error)[:200]}{line}"
 
 
-def _left_out(batch: Batch) -> str:
+def _left_out(batch: Batch, error: BaseException) -> str:
+    """What of the batch may be why an objective raised: it holds plain data alone."""
     left = ", ".join(batch.left_out[:3]) if isinstance(batch, Batch) else ""
-    return f"; arguments of the types {left} are no tensors, and stand as None in the batch" if left else ""
+    if left:
+        return f"; arguments of the types {left} are no tensors, and stand as None in the batch"
+    plain = type(error.obj).__name__ if isinstance(error, AttributeError) else ""
+    if plain not in ("dict", "tuple", "list"):
+        return ""
+    return "; mappings and dataclasses stand as dicts in the batch, and named tuples as tuples"

@@ -68,7 +68,9 @@ def _compare_names(job: set[str], trained: set[str], reference: set[str]) -> Non
     ):
         if names:
             shown = ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            raise Refused(f"the weights do not load: {where} has {shown}, and {other} has not")
+            flat = any(name.endswith("_flat_param") for name in names)
+            hint = ": let FSDP keep the names, use_orig_params=True, for the audit" if flat else ""
+            raise Refused(f"the weights do not load: {where} has {shown}, and {other} has not{hint}")
 
 
 def _hint(kept: Tensor, wanted: Tensor) -> str:
