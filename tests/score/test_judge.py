@@ -17,7 +17,9 @@ from failuremap.score import Verdict, examination, judge
 from failuremap.score.box import bubblewrap, unshare
 from failuremap.score.fixtures import held_back
 from failuremap.score.forms import candidate_of
-from failuremap.score.verdict import schema_text, to_json
+from failuremap.score.judging import sealed
+from failuremap.score.verdict import Counterexample, schema_text, to_json
+from failuremap.score.words import verdict_lines
 from score.candidates import candidates
 
 KEY = bytes(range(32))
@@ -178,6 +180,22 @@ def test_a_candidate_that_raises_has_crashed_and_what_came_later_is_open():
     assert "IndexError" in verdict.sentence
     assert verdict.clauses["adds-up"] is False
     assert verdict.clauses["any-input"] is None
+    assert verdict.counterexample == Counterexample(
+        fixture="two workers, N=1", given="[[1, 2], [3, 4]]", expected="[4, 6]", actual=verdict.sentence
+    )
+    assert "  input       solve([[1, 2], [3, 4]]), where [4, 6] is right (two workers, N=1)" in verdict_lines(verdict)
+
+
+def test_a_candidate_that_raises_on_held_back_inputs_alone_shows_none():
+    verdict = judged(b"def solve(parts): return [sum(column) for column in zip(*parts)] if len(parts) < 100 else 1 / 0")
+
+    assert (verdict.outcome, verdict.counterexample) == ("crashed", None)
+
+
+def test_a_sealed_case_tells_no_input():
+    verdict = judged(b"def solve(parts): return 1 / 0")
+
+    assert sealed(verdict) == verdict.model_copy(update={"counterexample": None})
 
 
 @pytest.mark.parametrize(

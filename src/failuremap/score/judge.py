@@ -18,7 +18,7 @@ from failuremap.score.examination import Examination, JudgeFault, Seen, numerics
 from failuremap.score.fixtures import GENERATOR_VERSION, Fixture, clauses_of, held_back, public
 from failuremap.score.limits import Limits
 from failuremap.score.oracle import Answer
-from failuremap.score.shrink import counterexample
+from failuremap.score.shrink import counterexample, unanswered
 from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Counterexample, Counts, Outcome, Resources, Verdict
 
@@ -119,6 +119,10 @@ class _Trial:
         examination = Examination(self.entry, box, self.seen)
         try:
             examination.put(fixtures, answers)
+        except Stopped as stopped:
+            if examination.failed_at in self.open_ones:
+                self.shown = unanswered(examination.failed_at, answers[len(self.seen)], stopped.reason)
+            raise
         finally:
             self.clauses = examination.clauses(fixtures[len(self.seen) :])
             used = box.usage

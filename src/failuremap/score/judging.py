@@ -97,10 +97,11 @@ def sealed(verdict: Verdict) -> Verdict:
         >>> sealed(verdict).sentence
         'It breaks the contract: mean.'
     """
+    told = verdict.model_copy(update={"counterexample": None})
     if verdict.outcome != "wrong":
-        return verdict
+        return told
     broken = ", ".join(name for name, held in verdict.clauses.items() if held is False)
-    return verdict.model_copy(update={"counterexample": None, "sentence": f"It breaks the contract: {broken}."})
+    return told.model_copy(update={"sentence": f"It breaks the contract: {broken}."})
 
 
 def _hand_on(left: dict[Future[Verdict], Sample], on_result: OnResult) -> None:

@@ -10,6 +10,7 @@ from failuremap.score.exact import Exact
 from failuremap.score.examination import Caller, JudgeFault, Seen, right_answer
 from failuremap.score.fixtures import Fixture
 from failuremap.score.grade import Malformed, is_right
+from failuremap.score.oracle import Answer
 from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Counterexample
 
@@ -37,6 +38,12 @@ def counterexample(entry: Mechanism, caller: Caller, wrong: Sequence[Seen]) -> C
         expected=repr(readable(smallest.answer.value)),
         actual=_shown(smallest.value),
     )
+
+
+def unanswered(fixture: Fixture, answer: Answer, reason: str) -> Counterexample:
+    """Returns an input on which the candidate gave no answer, as it is, and why there was none."""
+    expected = repr(readable(answer.value))
+    return Counterexample(fixture=fixture.label, given=repr(fixture.given), expected=expected, actual=reason)
 
 
 def smaller(given: Any) -> Iterator[Any]:

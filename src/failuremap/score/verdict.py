@@ -35,7 +35,10 @@ class Resources(_Part):
 
 
 class Counterexample(_Part):
-    """A public fixture on which the candidate is wrong, made as small as it stays wrong; in Python's notation."""
+    """A public input on which the candidate is wrong, made as small as it stays wrong; in Python's notation.
+
+    Where there was no answer, it is the first such input as it is, and `actual` says why.
+    """
 
     fixture: str = Field(description="Label of the check that it was made from.")
     given: str

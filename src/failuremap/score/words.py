@@ -15,6 +15,7 @@ from failuremap.score.verdict import Verdict
 _MIB = 1 << 20
 _LABEL, _WIDTH = 12, 110
 _NAMES = 6
+_SHOWN = 300
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
@@ -30,6 +31,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         "broken": _clauses(verdict, held=False),
         "kept": _clauses(verdict, held=True),
         "not reached": _clauses(verdict, held=None) if clauses != {None} else "",
+        "input": _input(verdict),
         "fixtures": _fixtures(verdict),
         "numerics": _numerics(verdict),
         "box": _box(verdict) if verdict.candidate_sha256 else "",
@@ -41,6 +43,15 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             text, _WIDTH, initial_indent=f"  {label:<{_LABEL}}", subsequent_indent=" " * (_LABEL + 2)
         )
     return lines
+
+
+def _input(verdict: Verdict) -> str:
+    """Says where there was no answer; the sentence of a wrong one has its input in it."""
+    shown = verdict.counterexample
+    if shown is None or verdict.outcome == "wrong":
+        return ""
+    given, expected = (textwrap.shorten(text, _SHOWN, placeholder=" ...") for text in (shown.given, shown.expected))
+    return f"solve({given}), where {expected} is right ({shown.fixture})"
 
 
 def result_line(result: Result) -> str:

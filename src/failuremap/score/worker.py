@@ -202,7 +202,7 @@ def _shut(program: bytes) -> None:
     """Ends this process with its parent, and lets the kernel refuse every call that a filter does not allow."""
     import _ctypes  # all of `ctypes` that is needed; to import the rest takes half as long as starting the interpreter
 
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), "prctl")
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), "prctl")  # type: ignore[arg-type]
     head = struct.pack("HP", len(program) // _INSTRUCTION, id(program) + _BYTES_AT)
     wanted: list[tuple[int, int, int | bytes]] = [(_PR_SET_PDEATHSIG, _SIGKILL, 0), (_PR_SET_NO_NEW_PRIVS, 1, 0)]
     wanted += [(_PR_SET_SECCOMP, _FILTER, head)] if program else []
