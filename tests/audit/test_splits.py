@@ -10,7 +10,7 @@ from jobs.split.cases import CASES
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SAID = {
-    "pipeline": "pipelines are not judged",
+    "pipeline-alike": "if they are meant to be one weight, the gradients of its copies are not added up",
     "context-two-pairs-averaged": "the factor 1/2 is the size of the groups of 2 ranks, out of 4",
     "context-detached": "the part of the gradient that crosses the ranks is missing (gathered-part-detached)",
     "experts-in-groups": "groups of ranks each step on their own gradients of expert.bias, expert.weight",

@@ -85,6 +85,7 @@ OWN_EVIDENCE = {
     "count-applied-twice": by_rule("counts_twice", TWO, SUM, RANKS),
     "late-division": by_rule("count_weighted_over_ranks", TWO, MEAN, RANKS),
     "norm-misses-shards": found(set(), Sign.SHARDS_SCALED_APART, RANKS),
+    "tied-copies-not-summed": found(set(), Sign.COPIES_APART, RANKS),
     "partials-not-reduced": found(set(), Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.NO_DDP),
     "unused-on-last-microbatch": found(
         set(), Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.OWN_RANK_ONLY, Sign.DDP_PRESENT

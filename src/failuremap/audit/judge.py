@@ -19,6 +19,7 @@ from failuremap.audit.other_parameters import judge_other_parameters
 from failuremap.audit.rates import judge_rates
 from failuremap.audit.shard_rules import judge_partials, judge_shards
 from failuremap.audit.shares import Scene, cells, judge_weights
+from failuremap.audit.tied import judge_tied
 from failuremap.audit.told import ADDED_UP_BEFORE, added_up_before
 from failuremap.audit.weigh import Readings, hidden_losses, read_losses
 from failuremap.audit.windows import Step
@@ -39,6 +40,9 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
         judged.unmeasured.append(shard_words.unwatched(unwatched))
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
     unread = any(part.unread for part in step.parts)
+    if step.pipelines is not None and step.pipelines.reasons:
+        judged.unmeasured += step.pipelines.reasons
+        return judged
     # an update without any gradient is no matter of what was read: hooks were removed, say
     if step.in_part and (unread if step.keys else not step.updates_RL.any()):
         judged.doubts.append(words.UNREAD)
@@ -133,6 +137,7 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     judge_other_parameters(judged, fitted, main, signs)
     judge_partials(judged, fitted, signs)
     _judge_same(judged, fitted, signs)
+    judge_tied(judged, fitted)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
     judge_gathered(judged, fitted)
@@ -273,8 +278,7 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         vectors.append(rule.coefficients_K)
         errors.append(rule.errors_K)
     first = fitted.observations[0]
-    if all(own) and (local := _locally_stepped(fitted)):
-        names = [parameter.name for parameter in fitted.step.parameters]
+    if any(own) and (local := _locally_stepped(fitted, alike=not all(own))):
         told = signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}
         sentence = words.local_parameters(local, len(names))
         judged.faults.append(Fault("local parameters", told, sentence, parameters=local))
@@ -291,19 +295,21 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
     return True
 
 
-def _locally_stepped(fitted: Fitted) -> list[str]:
-    """Parameters that are not reduced, where others are; [] where none is."""
+def _locally_stepped(fitted: Fitted, *, alike: bool) -> list[str]:
+    """Parameters that are not reduced, where others are; [] where none is, or `alike` asks for the same on all ranks."""
     keys = fitted.step.keys
-    local, reduced = np.zeros(len(fitted.step.parameters), dtype=bool), False
-    for observation in fitted.observations:
+    locals_OP, reduced = np.zeros((len(fitted.observations), len(fitted.step.parameters)), dtype=bool), False
+    for local_P, observation in zip(locals_OP, fitted.observations, strict=True):
         for cluster in observation.clusters:
             solution = cluster.solution
             found = patterns.presence(solution.coefficients, solution.errors, fitted.nonzero_K)
             if patterns.own_only(found, keys, observation.ranks[0]):
-                local |= cluster.parameters
+                local_P |= cluster.parameters
             else:
                 reduced = True
-    return [fitted.step.parameters[p].name for p in np.flatnonzero(local)] if reduced else []
+    if not reduced or (alike and (locals_OP != locals_OP[0]).any()):
+        return []
+    return [fitted.step.parameters[p].name for p in np.flatnonzero(locals_OP.any(axis=0))]
 
 
 def _apart(vectors: list[Floats], errors: list[Floats]) -> bool:

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from failuremap.audit import step_words
+from failuremap.audit import pipeline_words, step_words
 from failuremap.audit.faults import Fault, Judged
 from failuremap.audit.observe import Fitted
 from failuremap.audit.windows import Step
@@ -35,12 +35,22 @@ def judge_norms(judged: Judged, fitted: Fitted) -> None:
         judged: The step as its weights were judged; gets a fault, or a sign for the one that it has.
         fitted: The step; it is silent unless all ranks clip once, behind their last backward.
     """
+    _judge_stages(judged, fitted)
     clips = _clips(fitted.step)
     if clips and _scaled_by_own_norms(fitted, clips):
         for fault in judged.faults:
             fault.signs |= {Sign.SHARDS_SCALED_APART} if fault.kind == "apart" else set()
     elif clips:
         _judge_copies(judged, fitted.step, clips)
+
+
+def _judge_stages(judged: Judged, fitted: Fitted) -> None:
+    """Stages of one pipeline that clip by norms of their own, where their updates differ."""
+    pipelines = fitted.step.pipelines
+    factors = {} if pipelines is None else pipelines.clip_factors
+    apart = any(len(o.clusters) > 1 or o.scaled for o in fitted.observations)
+    if apart and factors and max(factors.values()) - min(factors.values()) > _SAME * max(factors.values()):
+        judged.faults.append(Fault("shards", {Sign.SHARDS_SCALED_APART}, pipeline_words.norms_of_stages(factors)))
 
 
 def _judge_copies(judged: Judged, step: Step, clips: list[Clip]) -> None:

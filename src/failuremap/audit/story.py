@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from failuremap.audit.beside import Beside, BesideReader, norms_of
 from failuremap.audit.discarded import runs_of
+from failuremap.audit.record_checks import check_losses, check_size
+from failuremap.audit.stages import Stage, name_on, one_window, stage_of
 from failuremap.audit.trace import Trace, of_runs
 from failuremap.errors import TraceError
 
@@ -26,6 +28,10 @@ class Parameter:
     size: int
     sparse: bool = False
     """Whether its gradient is a sparse tensor."""
+    stage: int | None = None
+    """The pipeline stage that it is of; its name says so, too."""
+    held_as: frozenset[str] = frozenset()
+    """Whether several modules hold, or held, it (several) and whether one of them embeds (embedding)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Backward:
     chunks: list[Chunk] = field(default_factory=list)
     altered: list[Chunk] = field(default_factory=list)
     """Gradients as the script's own hooks left them, where it has any."""
+    stage: Stage | None = None
+    """Its place in a pipeline; None where it is of none."""
 
     @property
     def fingerprints(self) -> frozenset[float]:
@@ -106,22 +114,6 @@ class Part:
     def discarded(self) -> set[int]:
         """The passes whose gradients were cleared before the step."""
         return {id for run in self.runs[:-1] for id in run}
-
-
-_LOSS_FIELDS = frozenset(("function", "reduction", "count", "scale", "site"))
-
-
-def _check_size(payload: NDArray[np.float32], size: int) -> None:
-    """What is wrong with a record becomes a TraceError that names it."""
-    if len(payload) != size:
-        raise ValueError(f"{len(payload)} numbers, its parameters have {size}")
-
-
-def _check_losses(losses: list[dict[str, Any]]) -> None:
-    for loss in losses:
-        if absent := _LOSS_FIELDS - set(loss):
-            raise ValueError(f"a loss without {', '.join(sorted(absent))}")
-        _ = float(loss["count"]), float(loss["scale"] or 0)
 
 
 @dataclass
@@ -186,8 +178,9 @@ class _Story:
     def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         size = int(np.prod(fields["shape"], dtype=np.int64))
         self.parameters[fields["id"]] = Parameter(
-            fields["name"], fields["rows"], fields["coordinates"], fields["dtype"], size, bool(fields.get("sparse"))
-        )
+            name_on(fields["name"], fields.get("stage")), fields["rows"], fields["coordinates"], fields["dtype"], size,
+            bool(fields.get("sparse")), fields.get("stage"), frozenset(fields.get("held_as", ())),
+        )  # fmt: skip
 
     def _layout(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         parts, mesh = of_runs(fields["parts"]), of_runs(fields["mesh"])
@@ -201,9 +194,10 @@ class _Story:
     def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         number = self.last_backward = fields["id"]
         if number not in self.pending:
-            self.pending[number] = Backward(number, fields["via"], fields["unseen"], fields["path"])
-        _check_size(payload, self._rows((*fields["parameters"], *fields["altered"])))
-        _check_losses(fields["losses"])
+            found = Backward(number, fields["via"], fields["unseen"], fields["path"], stage=stage_of(fields))
+            self.pending[number] = found
+        check_size(payload, self._rows((*fields["parameters"], *fields["altered"])))
+        check_losses(fields["losses"])
         backward = self.pending[number]
         backward.losses += fields["losses"]
         backward.counts += fields["counts"]
@@ -219,14 +213,14 @@ class _Story:
         self.clips.append({"norm": float(fields["norm"]), "limit": float(fields["limit"]), "after": self.last_backward})
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        _check_size(payload, self._rows(fields["parameters"]))
+        check_size(payload, self._rows(fields["parameters"]))
         self.before_clip.append((fields["limit"], Chunk(tuple(fields["parameters"]), payload)))
 
     def _note(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         self.notes.append(str(fields["text"]))
 
     def _end(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
-        _check_size(payload, self._rows(fields["parameters"]))
+        check_size(payload, self._rows(fields["parameters"]))
         self.final = Chunk(tuple(fields["parameters"]), payload)
 
     def _step(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
@@ -234,7 +228,7 @@ class _Story:
         update_size = self._rows(ids)
         whole = fields["weights"] == "sketch"
         weights_size = update_size if whole else sum(self.parameters[id].coordinates for id in ids)
-        _check_size(payload, update_size + weights_size)
+        check_size(payload, update_size + weights_size)
         numbers = sorted(set().union(*(self.waiting.pop(id, set()) for id in ids)))
         part = Part(
             self.rank, fields["optimizer"], fields["count"], [self.pending[number] for number in numbers],
@@ -278,9 +272,12 @@ class _Story:
             at += self.parameters[id].rows
 
     def _append(self, part: Part) -> None:
-        """Optimizers that step on the same backward passes make one step together."""
+        """Optimizers that step on the same backward passes, or on those of other stages, make one step together."""
         last = self.parts[-1] if self.parts else None
         same = last is not None and [b.id for b in last.backwards] == [b.id for b in part.backwards]
+        if last is not None and one_window(last.backwards, part.backwards):
+            known, same = {backward.id for backward in last.backwards}, True
+            last.backwards = [*last.backwards, *(b for b in part.backwards if b.id not in known)]
         if last is None or not same or not part.backwards or last.ids & part.ids:
             self.parts.append(part)
             return

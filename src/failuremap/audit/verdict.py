@@ -18,6 +18,7 @@ from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.reference import read_reference
 from failuremap.audit.shares import even_enough
+from failuremap.audit.stages import micro_batches
 from failuremap.audit.story import Rank, read_rank
 from failuremap.audit.told import in_words_of, leave_open, starts_apart
 from failuremap.audit.trace import Trace, read_folder
@@ -97,7 +98,8 @@ def _noun(ranks: list[Rank], guess: str) -> str:
 
     'element' where a loss counts several numbers for each example (a regression on vectors, say).
     """
-    losses = [loss for part in ranks[0].parts[:1] for backward in part.backwards for loss in backward.losses]
+    firsts = [[loss for part in rank.parts[:1] for b in part.backwards for loss in b.losses] for rank in ranks]
+    losses = next((losses for losses in firsts if losses), [])
     if guess == "token" and any("classes" in loss or loss["function"] in ("count", "unit_losses") for loss in losses):
         return "token"
     several = any(loss.get("rows", 0) and loss["count"] > loss["rows"] for loss in losses)
@@ -107,7 +109,9 @@ def _noun(ranks: list[Rank], guess: str) -> str:
 def _full_window(ranks: list[Rank]) -> int:
     """Micro-batches of the usual window."""
     sizes = Counter(
-        sum(backward.id not in part.discarded for backward in part.backwards) for rank in ranks for part in rank.parts
+        micro_batches([backward for backward in part.backwards if backward.id not in part.discarded])
+        for rank in ranks
+        for part in rank.parts
     )
     return max(1, max(sizes, key=lambda size: (sizes[size], size), default=1))
 

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from failuremap.audit.discarded import Discarded
 from failuremap.audit.joining import Sharding, joined, whole_length, whole_rows
+from failuremap.audit.pipelines import Pipelines, one_rank_a_pipeline
 from failuremap.audit.replicas import Agreement, compared
 from failuremap.audit.story import Backward, Chunk, Parameter, Part, Rank
+from failuremap.audit.tied import tied_at_start
 
 Floats = NDArray[np.float64]
 Key = tuple[int, int]
@@ -53,6 +55,8 @@ class Step:
     """Ranks that start the step from the same weights, by groups; [] where there are too many groups to list."""
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
+    pipelines: Pipelines | None = None
+    """Where ranks run stages: the vectors above are of whole pipelines, each told by its first rank."""
 
     @property
     def in_part(self) -> bool:
@@ -93,12 +97,14 @@ class Assembler:
         self.ranks, self.rank_count = ranks, rank_count
         self._maps: dict[Any, Any] = {}
         self._discarded = Discarded(ranks)
+        self._tied = tied_at_start(ranks)
 
     def steps(self) -> Iterator[Step]:
         """All steps, in order."""
         for number, found in enumerate(self._lined_up()):
             step = self._assemble(number, found)
-            yield joined(step, [rank for rank in self.ranks if rank.rank in found])
+            step = joined(step, [rank for rank in self.ranks if rank.rank in found])
+            yield one_rank_a_pipeline(step, self._tied)
 
     def _lined_up(self) -> list[dict[int, Part]]:
         """Rank -> its part, step by step; where the ranks stepped unlike often, by the last backward before."""

@@ -84,6 +84,11 @@ class Sign(StrEnum):
         _IN_UPDATE,
         "ranks of one model step on their own partial gradient of a parameter they share",
     )
+    COPIES_APART = (
+        "copies-apart",
+        _IN_UPDATE,
+        "stages of a pipeline hold copies of one weight, and each steps on its own gradient",
+    )
     GATHERED_WITHOUT_GRADIENT = (
         "gathered-without-gradient",
         _IN_UPDATE,

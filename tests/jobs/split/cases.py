@@ -5,15 +5,34 @@ from __future__ import annotations
 from jobs.expectations import UNSEEN, UNTOLD, Case, right, wrong
 
 NONE = {"tolerance": None}
+EXACT = "--loss exact --lengths uneven"
 OFFLOAD = "--offload --precision bf16 --accum 2"
 
 # One row a case, as in a table.
 # fmt: off
 CASES = {
     "pipeline": [
-        Case("pipeline-gpipe", "split/stages.py", "", 2, UNSEEN, **NONE),
-        Case("pipeline-1f1b", "split/stages.py", "--schedule 1f1b", 2, UNSEEN, **NONE),
-        Case("pipeline-unscaled", "split/stages.py", "--unscaled", 2, UNSEEN, **NONE),
+        right("pipeline", "split/stages.py", EXACT, 2, **NONE),
+        wrong("pipeline-counts", "split/stages.py", "--schedule 1f1b --lengths uneven", 2,
+              "mean-of-microbatch-means", **NONE),
+        wrong("pipeline-unscaled", "split/stages.py", "--fault unscaled", 2, "window-sum-not-mean", **NONE),
+        right("pipeline-interleaved", "split/stages.py", f"--schedule interleaved --optimizer each {EXACT}", 2, **NONE),
+        wrong("pipeline-interleaved-counts", "split/stages.py", "--schedule breadth-first --lengths uneven", 2,
+              "mean-of-microbatch-means", **NONE),
+        right("pipeline-zero-bubble", "split/stages.py", f"--schedule v --rounds 2 {EXACT}", 2, **NONE),
+        wrong("pipeline-zero-bubble-counts", "split/stages.py",
+              "--schedule interleaved-zero-bubble --lengths uneven", 2, "mean-of-microbatch-means", **NONE),
+        right("pipeline-fsdp", "split/stages.py", f"--replicas fsdp --clip 0.3 {EXACT}", 4, **NONE),
+        wrong("pipeline-ddp-counts", "split/stages.py", "--replicas ddp --lengths uneven", 4,
+              "mean-of-microbatch-means replica-means-ignore-counts", **NONE),
+        right("pipeline-ddp", "split/stages.py", f"--replicas ddp --schedule 1f1b {EXACT}", 4, **NONE),
+        wrong("pipeline-one-stage", "split/stages.py", "--replicas hand --fault one-stage", 4,
+              "param-without-hook", **NONE),
+        right("pipeline-tied", "split/stages.py", f"--replicas hand --tied built {EXACT}", 4, **NONE),
+        wrong("pipeline-tied-apart", "split/stages.py", "--tied built --fault tied", 2,
+              "tied-copies-not-summed", **NONE),
+        Case("pipeline-alike", "split/stages.py", "--tied seed --fault tied", 2, UNTOLD, **NONE),
+        wrong("pipeline-clip", "split/stages.py", "--clip 0.3 --fault clip", 2, "norm-misses-shards", **NONE),
     ],
     "context": [
         right("context", "split/context.py", "", 2, **NONE),

@@ -52,11 +52,12 @@ def start(recorder: Recorder) -> None:
         optimizers,
         parameters,
         sharded,
+        stages,
         swapping,
     )
 
     current = recorder
-    reduction = (data_parallel, sharded, flattened, swapping, collectives, functional)
+    reduction = (data_parallel, sharded, flattened, stages, swapping, collectives, functional)
     for part in (parameters, optimizers, losses, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)

@@ -167,7 +167,8 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
     unseen: list[str] = []
     path: dict[str, Any] = {}
     try:
-        if recorder.depth == 0:
+        outer = recorder.backward if recorder.depth == 1 else None
+        if recorder.depth == 0 or (outer is not None and outer.starts_at_loss):
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
             met = terms(root for root in listed if isinstance(root, Tensor))
@@ -185,7 +186,12 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _path(recorder: Recorder) -> dict[str, Any]:
+            if outer is not None:
+                outer.unseen, outer.starts_at_loss = unseen, False
+        if recorder.depth == 0:
     """How the forward went through DistributedDataParallel, and whether backward is told to synchronise."""
+        elif outer is not None and outer.stage is not None:
+            outer.path = _path(recorder)
     wrappers = recorder.modules.data_parallel()
     if not wrappers:
         return {}

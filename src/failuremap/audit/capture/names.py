@@ -19,10 +19,24 @@ class Modules:
         self._seen: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         self._names = WeakTensorKeyDictionary()
         self._stands_for = WeakTensorKeyDictionary()
+        self._embedding: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._registered = WeakTensorKeyDictionary()
 
-    def add(self, module: torch.nn.Module) -> None:
+    def add(self, module: torch.nn.Module, parameter: Tensor | None = None) -> None:
         """Remembers a module; called whenever one registers a parameter or a child."""
-        self._seen.setdefault(module, len(self._seen))
+        number = self._seen.setdefault(module, len(self._seen))
+        if isinstance(module, torch.nn.Embedding):
+            self._embedding.add(module)
+        if parameter is not None:
+            self._registered.setdefault(parameter, set()).add(number)
+
+    def held_as(self, tensor: Tensor | None) -> list[str]:
+        """What tells copies of one weight from others: 'embedding' of one that embeds, 'several' modules' own."""
+        if tensor is None:
+            return []
+        weights = (weight for module in self._embedding for weight in module.parameters(recurse=False))
+        found = ["embedding"] if any(self.stood_for(weight) is tensor for weight in weights) else []
+        return found + (["several"] if len(self._registered.get(tensor, ())) > 1 else [])
 
     def _all(self) -> list[torch.nn.Module]:
         # in the order in which they were built: the same on every rank
@@ -49,9 +63,15 @@ class Modules:
         """Says that a tensor stands in modules for a parameter, for as long as it is gathered from its shards."""
         self._stands_for[gathered] = parameter
 
+    def stood_for(self, registered: Tensor) -> Tensor | None:
+        """The parameter that a tensor in a module stands for; itself, mostly."""
+        stands_for = self._stands_for.get(registered)
+        return registered if stands_for is None else stands_for()
+
     def forget(self, tensor: Tensor) -> str:
         """Drops every reference to a tensor, and returns the name that it has."""
         self._stands_for.pop(tensor, None)
+        self._registered.pop(tensor, None)
         return str(self._names.pop(tensor, ""))
 
     def remember(self, tensor: Tensor, name: str) -> None:
@@ -64,8 +84,7 @@ class Modules:
         seen = set[str]()
         for root in self._roots():
             for registered in root.parameters():
-                stands_for = self._stands_for.get(registered)
-                parameter = registered if stands_for is None else stands_for()
+                parameter = self.stood_for(registered)
                 name = self.name(parameter)
                 if parameter is not None and name and name not in seen:
                     seen.add(name)
@@ -81,8 +100,7 @@ class Modules:
         taken = {str(name) for name in self._names.values()}
         for root in self._roots():
             for name, registered in root.named_parameters():
-                stands_for = self._stands_for.get(registered)
-                parameter = registered if stands_for is None else stands_for()
+                parameter = self.stood_for(registered)
                 if parameter is not None and parameter not in self._names:
                     self._names[parameter] = _unused(_without_wrappers(name), taken)
 

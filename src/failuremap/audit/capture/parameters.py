@@ -19,7 +19,7 @@ def install(recorder: Recorder) -> None:
 
     def on_parameter(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
         try:
-            recorder.modules.add(module)
+            recorder.modules.add(module, parameter)
             if recorder.keeping is not None:
                 recorder.keeping.saw(module)
             if parameter is not None and recorder.active:

@@ -26,6 +26,7 @@ from failuremap.audit.capture.notices import Notices
 from failuremap.audit.capture.pieces import SUMS, together
 from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
+from failuremap.audit.capture.stages import Stages
 from failuremap.audit.capture.watching import Backward, Watched, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 
@@ -68,7 +69,7 @@ class Recorder:
         self.keeping: Keeping | None = None
         self.step_hook: Any = None
         """Handle of the hook by which the steps of all optimizers are seen."""
-        self.modules = Modules()
+        self.modules, self.stages = Modules(), Stages()
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
         self._sketches: dict[tuple[int, ...], Sketch] = {}
@@ -274,6 +275,7 @@ class Recorder:
             "kind": "backward", "id": backward.id, "via": backward.kind, "parameters": parameters, "kept": kept,
             "altered": [id for id, _ in altered], "unseen": backward.unseen, "path": backward.path,
             "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
+            **({"stage": backward.stage} if backward.stage else {}),
         }  # fmt: skip
         self.counts = []
         self.write(fields, together(sketches + [sketch for _, sketch in altered]), parameters)
@@ -346,7 +348,7 @@ class Recorder:
             {
                 "kind": "parameter", "id": watched.id, "name": name, "shape": watched.shape, "dtype": watched.dtype,
                 "rows": watched.sketch.row_count, "coordinates": watched.sketch.coordinate_count,
-                **({"sparse": True} if watched.sparse else {}),
+                **({"sparse": True} if watched.sparse else {}), **self.stages.told_of(watched.tensor(), self.modules),
             }
         )  # fmt: skip
 

@@ -139,3 +139,7 @@ class Backward:
     passed_by: bool = False
     """Whether it reached a parameter that was not read."""
     written: bool = False
+    stage: dict[str, Any] | None = None
+    """Its place in a pipeline, as a trace says it."""
+    starts_at_loss: bool = False
+    """Whether the loss is what a call inside it starts from, of a stage that is called for the whole of it."""

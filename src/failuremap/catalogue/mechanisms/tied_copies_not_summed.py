@@ -52,14 +52,16 @@ MECHANISM = Mechanism(
     promised="sum",
     followed=("own_rank",),
     attempt_follows="mean",
-    signs=signs({Sign.OWN_RANK_ONLY}),
+    by_signs_alone=True,
+    signs=signs({Sign.COPIES_APART}),
     separated_by="whether the parameters of the two stages are copies of one weight, which only the model's code says",
     symptoms=("Tied embeddings on two pipeline stages or devices train apart.",),
     audit_sees=(
-        "Two parameters under names of their own, each with an update of its own contributions: as of a model whose "
-        "weights are not tied."
+        "Two parameters of different stages that begin alike, and step each on its own contributions. It is named where "
+        "the script copied the one to the other, several modules held it before the stages parted, or both embed under "
+        "one name. Where one of them embeds and none of this holds, it cannot tell. Copies inside one process look "
+        "like a model whose weights are not tied."
     ),
-    audit_blind="The audit cannot know that parameters of different names are meant to be one weight.",
     repair=(
         "Stages of one process share the tensor: last.weight = first.weight. Stages of several form a group, start "
         "from equal copies, dist.broadcast(weight.data, src=first_stage, group=tied), and add up between the last "
