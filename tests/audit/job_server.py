@@ -172,7 +172,18 @@ def _install_capture(request: dict[str, Any]) -> Any:
     if first := os.environ.get("TESTS_FIRST_WINDOWS"):  # jobs of a few steps, read in part from early on
         sampling.FIRST = int(first)
     capture.install()
-    return capture.finish
+    return _finish
+
+
+def _finish() -> None:
+    """End the traces, as the end of a process does, which a fork of the server never reaches."""
+    from failuremap.audit import capture
+
+    capture.finish()
+    if "jax" in sys.modules:
+        from failuremap.audit.capture import jax_recorder
+
+        jax_recorder.finish()
 
 
 if __name__ == "__main__":

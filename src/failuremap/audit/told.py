@@ -37,8 +37,8 @@ _REPAIRS = {
     "mean-of-microbatch-means": f"Weigh each micro-batch by its units, total: {_ACCUMULATED}",
     "never-synchronised": f"Reduce the gradients before the optimizer gets them: {_TOTAL}",
     "replicas-summed": (
-        "Reduce once, by jax.lax.pmean(grads, axis), where each device's loss is a mean over as many units; where counts "
-        f"differ {_TOTAL}"
+        "Reduce once, by jax.lax.pmean(grads, axis), where the loss of each device is a mean over as many units; where "
+        f"counts differ {_TOTAL}"
     ),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -75,13 +77,51 @@ def test_a_call_that_cannot_be_written_is_told_and_raises_nothing(recorder, tmp_
     assert error.startswith("contribution: ")
 
 
-def test_the_optimizer_itself_is_wrapped_not_multisteps(tmp_path, monkeypatch):
-    import optax
+def test_weights_that_the_optimizer_is_not_given_are_not_known(recorder, tmp_path):
+    leaves = [np.ones(3, np.float32), np.ones(500, np.float32)]
+    recorder.step(("w", "v"), 1, 0, leaves, [], np.int32(0))
+    recorder.finish()
 
-    from failuremap.audit.jax import watched
-    from failuremap.errors import InvalidArgument
+    (path,) = tmp_path.glob("*.trace")
+    (step,) = [record for record in trace.read(path).records() if record.kind == "step"]
+    assert np.isnan(step.payload[3 + 128 :]).all()
+    assert np.isfinite(step.payload[: 3 + 128]).all()
 
-    monkeypatch.setenv("FAILUREMAP_TRACE_DIR", str(tmp_path))
 
-    with pytest.raises(InvalidArgument, match=r"optimizer=MultiSteps: .*optax\.MultiSteps\(watched\(optimizer\)"):
-        watched(optax.MultiSteps(optax.sgd(0.1), 2))
+def test_steps_beyond_those_that_were_asked_for_are_not_written(tmp_path, monkeypatch):
+    from failuremap.audit.capture.jax_recorder import JaxRecorder
+
+    monkeypatch.setenv("FAILUREMAP_STEPS", "2")
+    recorder = JaxRecorder(tmp_path, "run")
+    play(recorder, "c0c1c2c3")
+
+    assert kinds(recorder, tmp_path) == "cscs"
+
+
+def test_a_variable_of_flax_has_the_name_of_its_array():
+    import jax
+    import jax.numpy as jnp
+
+    from failuremap.audit.capture.jax_place import flattened
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Variable:
+        value: jax.Array
+
+    array = jnp.ones(2)
+    assert flattened({"out": Variable(array)})[2] == flattened({"out": array})[2] == ("out",)
+    assert flattened({"value": array})[2] == ("value",)
+    assert flattened(array)[2] == ("parameter",)
+
+
+def test_a_process_that_was_to_run_steps_of_its_own_and_ran_none_says_so(recorder, tmp_path):
+    recorder.said(("w",), None)
+    recorder.finish()
+
+    (path,) = tmp_path.glob("*.trace")
+    (error,) = trace.read(path).end["errors"]
+    assert error == (
+        "contribution: process 0 ran no step of its own, as where all processes run one step under jax.jit together; "
+        "say axis=() there, in contribution() and in watched()"
+    )

@@ -33,10 +33,19 @@ FRAMEWORKS = {
     "trl": Framework(("huggingface", "trl"), ("transformers.models.llama.modeling_llama",)),
     "lightning": Framework(("lightning",), ("lightning",)),
     "deepspeed": Framework(("deepspeed",), ("deepspeed",)),
+    "jax": Framework(("flax",), ("jax", "optax", "flax.linen", "flax.nnx", "flax.training.train_state")),
 }
-HF, LOOP, TRL, LIGHT, ZERO = (
+HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX = (
     f"frameworks/{name}.py"
-    for name in ("hf_trainer", "accelerate_loop", "trl_jobs", "lightning_jobs", "deepspeed_zero")
+    for name in (
+        "hf_trainer",
+        "accelerate_loop",
+        "trl_jobs",
+        "lightning_jobs",
+        "deepspeed_zero",
+        "jax_ways",
+        "jax_flax",
+    )
 )
 
 # One row a case, as in a table.
@@ -87,6 +96,26 @@ CASES: dict[str, list[Case]] = {
         Case("zero-1", ZERO, "--stage 1", 2, UNSEEN, timeout=180.0),
         Case("zero-3", ZERO, "--stage 3", 2, UNSEEN, timeout=180.0),
         Case("zero-2-counts", ZERO, "--stage 2 --counts own", 2, UNSEEN, timeout=180.0),
+    ],
+    "jax": [
+        right("jax", WAYS, "shard_map", None),
+        right("jax-scan", WAYS, "shard_map --inside scan --accum 3", None),
+        right("jax-counted", WAYS, "shard_map --counted --accum 3", None),
+        right("jax-pmap", WAYS, "pmap --without-params", None),
+        right("jax-jit", WAYS, "jit", None),
+        right("jax-processes", WAYS, "processes", 2),
+        right("jax-nnx", FLAX, "nnx", None),
+        wrong("jax-own-means", WAYS, "shard_map --own-means", None, "replica-means-ignore-counts"),
+        wrong("jax-scan-last", WAYS, "shard_map --inside last --accum 3", None, "accumulator-overwritten"),
+        wrong("jax-multisteps", WAYS, "shard_map --accum 3", None, "mean-of-microbatch-means"),
+        wrong("jax-pmap-summed", WAYS, "pmap --reduce sum", None, "replicas-summed"),
+        wrong("jax-reduced-twice", WAYS, "shard_map --reduce mean-of-sum", None, "replicas-summed"),
+        wrong("jax-jit-multisteps", WAYS, "jit --accum 3", None, "mean-of-microbatch-means"),
+        wrong("jax-processes-own-means", WAYS, "processes --own-means", 2, "replica-means-ignore-counts"),
+        wrong("jax-processes-multisteps", WAYS, "jit-processes --accum 3", 2, "mean-of-microbatch-means"),
+        wrong("jax-linen-own-means", FLAX, "linen --own-means", None, "replica-means-ignore-counts"),
+        Case("jax-parts", WAYS, "shard_map --apart", None, ("not measured",)),
+        Case("jax-added-up-before", WAYS, "pmap --late", None, ("not measured",)),
     ],
 }
 # fmt: on

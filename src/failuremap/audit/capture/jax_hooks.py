@@ -10,10 +10,12 @@ import functools
 import os
 from typing import Any, NamedTuple, TypeVar
 
+from failuremap.audit.capture.jax_place import Axis, check_own, checked_count, flattened, place
 from failuremap.errors import InvalidArgument
 
 T = TypeVar("T")
-Axis = str | tuple[str, ...] | None
+# optax states of optimizers that step only at some calls of `update`
+_ACCUMULATING = ("MultiStepsState", "ApplyEvery")
 
 
 def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = None) -> T:
@@ -23,8 +25,12 @@ def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = N
         gradients: A tree of arrays, as `jax.grad` returns it; returned unchanged.
         count: How many units (tokens, examples) the loss counts here.
         axis: The mesh axes that the devices of the job are told apart by, inside `shard_map` or `pmap`; without it
-            every process is one rank.
+            every process is one rank. `()` is one rank for all processes, which run a step under `jit` together.
         weight: What one unit weighs in the loss, `1 / count` if the loss is the mean over its units (the default).
+
+    Raises:
+        InvalidArgument: In an audited run, while JAX traces: the gradients or the count were added up over the devices
+            already, the axis is not bound, or there are axes that it leaves out.
 
     Example:
         >>> contribution({"w": 0.5}, count=8)  # without a running audit: the same object back
@@ -36,10 +42,12 @@ def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = N
     import jax
     import jax.numpy as jnp
 
-    count = jnp.asarray(count, jnp.float32)
+    leaves, treedef, names = flattened(gradients)
+    rank, world = place(axis, "contribution")
+    check_own(leaves, names, axis)
+    count = checked_count(count, axis)
     weight = 1 / jnp.maximum(count, 1) if weight is None else jnp.asarray(weight, jnp.float32)
-    leaves, treedef, names = _flattened(gradients)
-    rank, world = _place(axis)
+    recorder.said(names, axis)
     note = functools.partial(recorder.contribution, names, world)
     passed: T = jax.tree.unflatten(treedef, _after(note, leaves, rank, count, weight))
     return passed
@@ -63,8 +71,7 @@ def watched(optimizer: T, *, axis: Axis = None) -> T:
         return optimizer
     if not hasattr(optimizer, "_replace"):
         raise InvalidArgument(
-            f"optimizer={type(optimizer).__name__}: an optax.GradientTransformation is expected; of optax.MultiSteps "
-            "wrap the one inside: optax.MultiSteps(watched(optimizer), every_k_schedule)."
+            f"optimizer={type(optimizer).__name__}: an optax.GradientTransformation is expected{_INSIDE}"
         )
     import jax
     import jax.numpy as jnp
@@ -72,11 +79,14 @@ def watched(optimizer: T, *, axis: Axis = None) -> T:
     inner: Any = optimizer
 
     def init(params: Any) -> _State:
-        return _State(jnp.zeros([], jnp.int32), inner.init(params))
+        state = inner.init(params)
+        _check_steps_at_each_call(state)
+        return _State(jnp.zeros([], jnp.int32), state)
 
     def update(updates: Any, state: _State, params: Any = None, **extra: Any) -> tuple[Any, _State]:
-        leaves, treedef, names = _flattened(updates)
-        rank, world = _place(axis)
+        leaves, treedef, names = flattened(updates)
+        rank, world = place(axis, "watched")
+        _check_names(names, recorder.names)
         note = functools.partial(recorder.step, names, world)
         stepped_on = _after(note, leaves, rank, jax.tree.leaves(params), state.count)
         result, following = inner.update(jax.tree.unflatten(treedef, stepped_on), state.inner, params, **extra)
@@ -84,6 +94,12 @@ def watched(optimizer: T, *, axis: Axis = None) -> T:
 
     replaced: T = inner._replace(init=init, update=update)
     return replaced
+
+
+_INSIDE = (
+    "; what accumulates goes outside: optax.MultiSteps(watched(optimizer), every_k_schedule), "
+    "failuremap.aggregate.jax.accumulate(watched(optimizer), every_k)."
+)
 
 
 class _State(NamedTuple):
@@ -102,21 +118,27 @@ def _recorder() -> Any:
     return jax_recorder.current()
 
 
-def _flattened(tree: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
+def _check_steps_at_each_call(state: Any) -> None:
+    """Refuses an optimizer that accumulates inside: `watched` around it can't tell steps from calls."""
     import jax
 
-    paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
-    names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") or "parameter" for path, _ in paths)
-    return [leaf for _, leaf in paths], treedef, names
+    kinds = (type(leaf).__name__ for leaf in jax.tree.leaves(state, is_leaf=_accumulates))
+    for kind in kinds:
+        if kind in _ACCUMULATING:
+            raise InvalidArgument(f"optimizer: watched() is around one that accumulates ({kind}){_INSIDE}")
 
 
-def _place(axis: Axis) -> tuple[Any, int]:
-    """This device's number, known when the step runs, and the number of them."""
-    import jax
+def _accumulates(node: Any) -> bool:
+    return type(node).__name__ in _ACCUMULATING
 
-    if axis is None:
-        return jax.process_index(), jax.process_count()
-    return jax.lax.axis_index(axis), int(jax.lax.axis_size(axis))
+
+def _check_names(stepped: tuple[str, ...], said: set[str]) -> None:
+    if stepped and said and not said & set(stepped):
+        raise InvalidArgument(
+            f"contribution() got a tree with the leaves {', '.join(sorted(said)[:4])}, but the optimizer steps on "
+            f"{', '.join(stepped[:4])}: give contribution() the gradients alone, in the tree that the optimizer gets "
+            "(of jax.value_and_grad the second of the pair)."
+        )
 
 
 def _after(note: Any, leaves: list[Any], rank: Any, *told: Any) -> list[Any]:

@@ -30,6 +30,12 @@ def sketch(array: Any) -> Floats:
     return np.concatenate([flat[index], signed]).astype(np.float32)
 
 
+def unknown(array: Any) -> Floats:
+    """The numbers of a sketch of which nothing is known."""
+    rows = array.size if array.size <= _RAW else _COORDINATES + _SUMS
+    return np.full(rows, np.nan, np.float32)
+
+
 @functools.lru_cache(maxsize=64)
 def _drawn(size: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     # by the size alone: the same on every rank
@@ -44,9 +50,10 @@ class Device:
     advance only where the window is full. What came with a count that did not advance was no step.
     """
 
-    def __init__(self, folder: Path, run_id: str, rank: int, world_size: int) -> None:
+    def __init__(self, folder: Path, run_id: str, rank: int, world_size: int, limit: int | None = None) -> None:
         import jax
 
+        self.limit, self.ended = limit, False
         self.writer = TraceWriter(trace_path(folder, rank))
         self.ids: dict[str, int] = {}
         self.contributions, self.steps, self.windows = 0, 0, set[int]()
@@ -62,21 +69,34 @@ class Device:
 
     def contribution(self, fields: dict[str, Any], numbers: Floats) -> None:
         """Takes a backward pass, which is written behind the step that is held."""
+        if self.ended:
+            return
         self.since.append(({**fields, "id": self.contributions}, numbers))
         self.contributions += 1
 
     def step(self, fields: dict[str, Any], numbers: Floats) -> None:
         """Takes a step, and writes the one before it if that was one."""
+        if self.ended:
+            return
         if self.held is not None and self.held[0]["count"] != fields["count"]:
             self._write_held()
+            if self.steps == self.limit:
+                self._end([])
+                return
         self._write_contributions()
         self.held = (fields, numbers)
 
     def finish(self, errors: list[str]) -> None:
         """Writes what is held; the last step only if its window was as long as one before it, or there is no other."""
+        if self.ended:
+            return
         if self.held is not None and (not self.windows or self.window in self.windows):
             self._write_held()
         self._write_contributions()
+        self._end(errors)
+
+    def _end(self, errors: list[str]) -> None:
+        self.ended = True
         self.writer.write(
             {"kind": "end", "parameters": [], "steps": self.steps, "errors": errors, "comm_hooks": []},
         )
@@ -116,9 +136,18 @@ class JaxRecorder:
 
     def __init__(self, folder: Path, run_id: str) -> None:
         self.folder, self.run_id = folder, run_id
+        self.limit = int(os.environ.get("FAILUREMAP_STEPS") or 0) or None
         self.lock = threading.Lock()
         self.devices: dict[int, Device] = {}
         self.errors: list[str] = []
+        self.names: set[str] = set()
+        self.alone = False
+        """Whether a line was traced that makes a rank of this process."""
+
+    def said(self, names: tuple[str, ...], axis: Any) -> None:
+        """Takes the leaves that are contributed, and whether each process is a rank, while JAX traces."""
+        self.names.update(names)
+        self.alone = self.alone or axis is None
 
     def contribution(
         self, names: tuple[str, ...], world: int, rank: Any, leaves: list[Any], count: Any, weight: Any
@@ -132,7 +161,7 @@ class JaxRecorder:
                     "count": float(count), "scale": float(weight),
                 }  # fmt: skip
                 fields = {
-                    "kind": "backward", "via": "grad", "parameters": device.parameters(names, leaves), "kept": [],
+                    "kind": "backward", "via": "told", "parameters": device.parameters(names, leaves), "kept": [],
                     "altered": [], "losses": [loss], "counts": [], "unseen": [], "path": {},
                 }  # fmt: skip
                 device.contribution(fields, np.concatenate([sketch(leaf) for leaf in leaves]))
@@ -147,21 +176,29 @@ class JaxRecorder:
         try:
             with self.lock:
                 device = self._device(int(rank), world)
-                known = weights if len(weights) == len(leaves) else leaves
+                given = len(weights) == len(leaves)
+                known = [sketch(each) for each in weights] if given else [unknown(each) for each in leaves]
                 length = float(np.sqrt(sum(float(np.square(np.asarray(x, np.float64)).sum()) for x in leaves)))
                 fields = {
                     "kind": "step", "optimizer": 0, "count": int(count), "weights": "sketch", "norm": length,
                     "parameters": device.parameters(names, leaves), "absent": [], "unwatched": [],
                 }  # fmt: skip
-                device.step(fields, np.concatenate([sketch(array) for array in [*leaves, *known]]))
+                device.step(fields, np.concatenate([*map(sketch, leaves), *known]))
         except Exception as error:
-            self._note("step", error)
+            self._note("watched", error)
         return _DONE
 
     def _device(self, rank: int, world: int) -> Device:
         if rank not in self.devices:
-            self.devices[rank] = Device(self.folder, self.run_id, rank, world)
+            self.devices[rank] = Device(self.folder, self.run_id, rank, world, self.limit)
         return self.devices[rank]
+
+    def _tell_idle(self, rank: int, world: int) -> None:
+        self._device(rank, world)
+        self.errors.append(
+            f"contribution: process {rank} ran no step of its own, as where all processes run one step under jax.jit "
+            "together; say axis=() there, in contribution() and in watched()"
+        )
 
     def _note(self, where: str, error: Exception) -> None:
         if len(self.errors) < 20:
@@ -173,6 +210,8 @@ class JaxRecorder:
 
         try:
             jax.effects_barrier()
+            if self.alone and not self.devices:
+                self._tell_idle(jax.process_index(), jax.process_count())
             for device in self.devices.values():
                 device.finish(self.errors)
         except Exception as error:  # at exit nobody is left to tell; the missing end record says it
@@ -188,5 +227,12 @@ def current() -> JaxRecorder:
     if pid not in _recorders:
         folder = Path(os.environ["FAILUREMAP_TRACE_DIR"])
         _recorders[pid] = JaxRecorder(folder, os.environ.get("FAILUREMAP_RUN_ID", ""))
-        atexit.register(_recorders[pid].finish)
+        atexit.register(finish)
     return _recorders[pid]
+
+
+def finish() -> None:
+    """Ends the traces of this process's devices, where there are any; its end does the same."""
+    recorder = _recorders.pop(os.getpid(), None)
+    if recorder is not None:
+        recorder.finish()

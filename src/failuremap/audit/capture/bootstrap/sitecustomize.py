@@ -10,6 +10,7 @@ next to nothing.
 # mypy: ignore-errors
 # ruff: noqa: UP031
 
+import atexit
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -65,6 +66,11 @@ class _AfterTorch:
 def _say(why):
     """Tell the person who watches, and leave a file for the verdict to read."""
     sys.stderr.write("failuremap: capture did not start: %s\n" % why)
+    _leave(why)
+
+
+def _leave(why):
+    """Leave a file for the verdict to read where no trace is."""
     try:
         with open(os.path.join(os.environ["FAILUREMAP_TRACE_DIR"], "not-started-%d.txt" % os.getpid()), "w") as file:
             file.write(why)
@@ -79,7 +85,14 @@ def _make_importable():
         sys.path.append(_SOURCE)
 
 
+def _at_exit():
+    """Say why nothing was seen of a JAX script without the two lines: nothing of JAX can be watched from outside."""
+    if "jax" in sys.modules and "failuremap.audit.capture.jax_recorder" not in sys.modules:
+        _leave("of JAX only the two lines of failuremap.audit.jax are heard, and the script has neither")
+
+
 def _start_capture():
+    atexit.register(_at_exit)
     finder = _AfterTorch()
     if "torch" in sys.modules:
         finder.install()
