@@ -39,10 +39,10 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if unwatched:
         judged.unmeasured.append(shard_words.unwatched(unwatched))
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
-    unread = any(part.unread for part in step.parts)
     if step.pipelines is not None and step.pipelines.reasons:
         judged.unmeasured += step.pipelines.reasons
         return judged
+    unread = any(part.unread for part in step.parts)
     # an update without any gradient is no matter of what was read: hooks were removed, say
     if step.in_part and (unread if step.keys else not step.updates_RL.any()):
         judged.doubts.append(words.UNREAD)
@@ -136,8 +136,8 @@ def _judge_fitted(judged: Judged, fitted: Fitted, readings: Readings, asked: Ask
     main = _main(judged, fitted, signs)
     judge_other_parameters(judged, fitted, main, signs)
     judge_partials(judged, fitted, signs)
-    _judge_same(judged, fitted, signs)
     judge_tied(judged, fitted)
+    _judge_same(judged, fitted, signs)
     if main is not None:
         judge_weights(judged, Scene(fitted, main, signs, asked), readings)
     judge_gathered(judged, fitted)
@@ -279,6 +279,7 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         errors.append(rule.errors_K)
     first = fitted.observations[0]
     if any(own) and (local := _locally_stepped(fitted, alike=not all(own))):
+        names = [parameter.name for parameter in fitted.step.parameters]
         told = signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}
         sentence = words.local_parameters(local, len(names))
         judged.faults.append(Fault("local parameters", told, sentence, parameters=local))

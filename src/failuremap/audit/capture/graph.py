@@ -179,19 +179,19 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
             else:
                 likely.watch(recorder, met.likelihoods, unseen, place_of_call())
                 logits.watch(recorder, met.hidden, unseen, place_of_call())
+            if outer is not None:
+                outer.unseen, outer.starts_at_loss = unseen, False
+        if recorder.depth == 0:
             path = _path(recorder)
+        elif outer is not None and outer.stage is not None:
+            outer.path = _path(recorder)
     except Exception as error:
         recorder.note_error("backward", error)
     recorder.begin_backward(kind, unseen, path)
 
 
 def _path(recorder: Recorder) -> dict[str, Any]:
-            if outer is not None:
-                outer.unseen, outer.starts_at_loss = unseen, False
-        if recorder.depth == 0:
     """How the forward went through DistributedDataParallel, and whether backward is told to synchronise."""
-        elif outer is not None and outer.stage is not None:
-            outer.path = _path(recorder)
     wrappers = recorder.modules.data_parallel()
     if not wrappers:
         return {}
