@@ -22,8 +22,8 @@ from audit.judging import (
 )
 from audit.traces import HandJob, loss
 from failuremap.audit import diagnose
+from failuremap.audit.loss_words import factor_apart, factor_inside, rows_added_up
 from failuremap.audit.shares import even_enough
-from failuremap.audit.step_words import factor_inside, rows_added_up
 from failuremap.catalogue.signs import Sign
 
 # ---- laws
@@ -167,6 +167,29 @@ def test_a_total_of_a_loss_whose_inside_is_hidden_may_be_a_factor_of_that(tmp_pa
     assert judged.unexplained[0] == (
         "together all tokens weigh 2 of the mean by the gradient at the logits, which holds any factor inside FastLoss "
         "as well, such as a temperature: mark its result with failuremap.unit_losses(losses)"
+    )
+
+
+def test_units_with_numbers_of_the_scripts_own_are_said_to_weigh_more_apart_from_these(tmp_path):
+    job = HandJob([[300], [100]], combined(0.5), steps=1)
+    told = {"function": "loss_per_unit"}
+    judged = judged_in(with_losses(job, tmp_path, lambda fields: fields["losses"][0].update(told)))[-1]
+
+    assert (judged.apart, the_fault(judged).sentence) == (
+        True,
+        "Apart from the script's own number for each, a token on rank 1 weighs 3.00 times a token on rank 0.",
+    )
+
+
+@pytest.mark.parametrize("scale", [1 / 600, 1 / 570, 1 / 150], ids=["ranks", "no-name", "elsewhere"])
+def test_a_total_above_the_mean_may_be_made_up_for_in_numbers_of_the_scripts_own(scale, tmp_path):
+    judged = in_rows(tmp_path, 3, function="loss_per_unit", scale=scale)
+
+    assert (judged.faults, judged.unexplained) == ([], [factor_apart("token", "mean")])
+    assert judged.unexplained[0] == (
+        "apart from the script's own number for each token, such as an advantage, the update is not the mean over all "
+        "tokens, and a factor in these numbers would make up for it: mark failuremap.unit_losses(losses) where there "
+        "is none, or audit with --promise sum if that is meant"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from audit.traces import loss
 from failuremap.audit.story import Backward
-from failuremap.audit.weigh import read_losses
+from failuremap.audit.weigh import hidden_losses, read_losses
 
 
 def passed(*losses, counts=(), unseen=(), via="backward") -> Backward:
@@ -48,6 +48,36 @@ def test_units_that_weigh_differently_inside_a_loss_are_a_spread():
     term = only_term(passed(loss(10, 3.0, reduction="none", nonzero=6, smallest=0.25, largest=0.5)))
 
     assert term.spread == 2.0
+
+
+def test_units_with_numbers_of_the_scripts_own_are_told_and_wrong_only_where_their_weights_go_by_counts():
+    def told(*totals):
+        more = {"function": "loss_per_unit", "reduction": "none", "nonzero": 4, "smallest": 0.25, "largest": 0.25}
+        return read_losses([passed(loss(4, total, **more)) for total in totals], None).alternatives
+
+    ((term,),) = told(1.0, 1.0)
+
+    assert (term.apart, told(1.0, 2.0)) == (True, [])
+
+
+def test_tokens_cannot_be_counted_where_the_script_reduces_each_row_first():
+    backwards = [passed(loss(2, 1.0, function="loss_per_unit", unit="sequence", rows=2, site="train.py:7"))]
+
+    assert read_losses(backwards, "sequence").uncounted == read_losses(backwards, None).uncounted == ""
+    assert read_losses(backwards, "token").uncounted == (
+        "tokens cannot be counted at the backward of train.py:7: the script reduces each sequence to one number first. "
+        "Audit with --unit sequence, or mark failuremap.unit_losses(losses)"
+    )
+
+
+def test_the_note_says_how_weights_were_found_that_no_function_tells():
+    backwards = [passed(loss(2, 1.0, function="loss_per_unit", unit="sequence", site="train.py:7"))]
+
+    (note,) = hidden_losses(backwards)
+    assert note == (
+        "weights read from the gradient at the losses of the single sequences (backward at train.py:7), apart from the "
+        "script's own number for each sequence, such as an advantage: of these nothing is concluded"
+    )
 
 
 def test_class_weights_count_each_unit_by_its_weight():

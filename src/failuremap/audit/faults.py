@@ -68,6 +68,8 @@ class Judged:
     equal_counts: bool = False
     weighed_by_counts: bool = False
     """The coefficients are in proportion to counts that differ."""
+    apart: bool = False
+    """Whether units have numbers of the script's own, such as advantages, beside what they weigh."""
     factor: float | None = None
     """What the whole update is multiplied by, where that is the script's own affair."""
     main_term: str = ""

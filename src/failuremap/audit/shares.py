@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import step_words, words
+from failuremap.audit import loss_words, words
 from failuremap.audit.balance import SURE, TOTAL, Balance
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
@@ -56,11 +56,10 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
-    judged.weighed_by_counts, judged.totals = chosen.weighed_by_counts, chosen.totals
+    judged.weighed_by_counts, judged.totals, judged.apart = chosen.weighed_by_counts, chosen.totals, chosen.apart
     judged.main_term, judged.unit_count = chosen.main_term, chosen.unit_count
     judged.unexplained += chosen.unexplained
-    judged.doubts += chosen.doubts
-    judged.notes += chosen.notes
+    judged.doubts, judged.notes = judged.doubts + chosen.doubts, judged.notes + chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
 
 
@@ -107,13 +106,12 @@ def _clip_factor(part: Part, backward: int) -> float:
 def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
     """All terms of the loss, weighed; in a Judged of their own."""
     found = Judged(judged.number, micro_batch_count=judged.micro_batch_count)
-    main, promise = scene.main, scene.asked.promise
-    keys = scene.fitted.step.keys
+    main, promise, keys = scene.main, scene.asked.promise, scene.fitted.step.keys
     balances = [Balance(term, keys, main.coefficients_K, main.errors_K, main.live_K, promise) for term in terms]
     heaviest = max(balances, key=lambda balance: (int(balance.term.has_K.sum()), abs(balance.total)))
     found.cells, found.main_term, found.unit_count = heaviest.cells(), heaviest.term.name, heaviest.unit_count
     counts = heaviest.term.counts_K[heaviest.term.has_K]
-    found.weighed_by_counts = heaviest.by_counts
+    found.weighed_by_counts, found.apart = heaviest.by_counts, any(term.apart for term in terms)
     found.equal_counts = bool(len(counts) < 2 or np.ptp(counts) <= 1e-9 * counts.max(initial=0.0))
     for balance in balances:
         found.relative_error = max(found.relative_error, balance.relative_error)
@@ -142,7 +140,8 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
         seen.add(Sign.CLIPPED_BEFORE_REDUCTION)
     seen |= {Sign.WEIGHED_BY_SEQUENCES} if not followed and balance.by_rows else set()
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
-    if alone and named and not balance.uneven and (why := _may_be_meant(balance, scene.asked)):
+    open_total = named or (balance.term.apart and balance.total > 1)
+    if alone and open_total and not balance.uneven and (why := _may_be_meant(balance, scene.asked)):
         found.unexplained.append(why)
         return
     if not balance.uneven and (not alone or not named):
@@ -174,9 +173,11 @@ def _may_be_meant(balance: Balance, asked: Asked) -> str:
     """What a total that has the size of a known fault may be as well; '' if nothing is known of."""
     total, term = balance.total, balance.term
     if term.hidden_in:
-        return step_words.factor_inside(total, term.hidden_in, asked.noun)
+        return loss_words.factor_inside(total, term.hidden_in, asked.noun)
+    if term.apart:
+        return loss_words.factor_apart(asked.noun, balance.promise)
     as_row = term.row_length > 1 and abs(total / term.row_length - 1) <= TOTAL
-    return step_words.rows_added_up(total, asked.noun) if as_row else ""
+    return loss_words.rows_added_up(total, asked.noun) if as_row else ""
 
 
 def _divided_as_a_shorter(followed: list[str], scene: Scene) -> bool:
@@ -192,7 +193,8 @@ def _against_average(cell: Cell, total: float) -> Cell:
 
 def _sentence(balance: Balance, seen: set[Sign], followed: list[str], asked: Asked) -> str:
     if balance.uneven:
-        return words.uneven(balance, asked.noun)
+        sentence = words.uneven(balance, asked.noun)
+        return loss_words.apart(sentence) if balance.term.apart else sentence
     if "unit_sum" in followed:
         return words.plain_sum(asked.noun)
     return (

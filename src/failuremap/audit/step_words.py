@@ -52,28 +52,3 @@ def agreeing(groups: Sequence[Sequence[int]]) -> str:
 def _ranks(ranks: Sequence[int], most: int = 8) -> str:
     shown = ", ".join(map(str, ranks[:most])) + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
-
-
-def weights_from_logits(function: str, site: str) -> str:
-    """How the weights of a loss were found whose inside is hidden."""
-    return (
-        f"weights read from the gradient at the logits ({function}, backward at {site}): in every row it is "
-        "w (softmax - onehot)"
-    )
-
-
-def rows_added_up(total: float, noun: str) -> str:
-    """A known fault leaves the same total as a loss that adds up the numbers of a row."""
-    return (
-        f"together all {noun}s weigh {total:.4g} of the mean, and so many numbers of the loss stand in a row: "
-        "a loss that adds up each row is right, a factor too many in the update is not, and both look alike; "
-        "audit on another number of ranks"
-    )
-
-
-def factor_inside(total: float, function: str, noun: str) -> str:
-    """A known fault leaves the same total as a factor in a function whose inside is hidden."""
-    return (
-        f"together all {noun}s weigh {total:.4g} of the mean by the gradient at the logits, which holds any factor "
-        f"inside {function} as well, such as a temperature: mark its result with failuremap.unit_losses(losses)"
-    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from failuremap.audit import call_words, sampled, words
+from failuremap.audit import call_words, loss_words, sampled, words
 from failuremap.audit.comparison import with_reference
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
@@ -100,6 +100,9 @@ def _noun(ranks: list[Rank], guess: str) -> str:
     """
     firsts = [[loss for part in rank.parts[:1] for b in part.backwards for loss in b.losses] for rank in ranks]
     losses = next((losses for losses in firsts if losses), [])
+    said = {loss.get("unit") for loss in losses}
+    if len(said) == 1 and (unit := said.pop()):
+        return str(unit)
     if guess == "token" and any("classes" in loss or loss["function"] in ("count", "unit_losses") for loss in losses):
         return "token"
     several = any(loss.get("rows", 0) and loss["count"] > loss["rows"] for loss in losses)
@@ -162,7 +165,8 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
         return "cannot tell", words.CANNOT_TELL
     plain = all(step.plain_sum for step in story.judged)
     factor = next((step.factor for step in story.judged if step.factor is not None), None)
-    return "right", words.right(story.noun, "sum" if plain else story.promise, factor)
+    sentence = words.right(story.noun, "sum" if plain else story.promise, factor)
+    return "right", loss_words.apart(sentence) if any(step.apart for step in story.judged) else sentence
 
 
 def _reasons(story: Story) -> list[str]:

@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.step_words import weights_from_logits
+from failuremap.audit.loss_words import tokens_in_rows, weights_apart, weights_from_logits
 from failuremap.audit.story import Backward
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
 """(function, classes, place) -> contribution -> the losses called there."""
+# what units weigh apart from numbers of the script's own; see capture/apart.py
+APART = "loss_per_unit"
 # losses that were written out, by what they are made of; see capture/likelihoods.py and capture/logits.py
-_BY_HAND = ("log_softmax", "logsigmoid", "cross_entropy_at_logits")
+_BY_HAND = ("log_softmax", "logsigmoid", "cross_entropy_at_logits", APART)
 _ALIKE = 0.01
 
 
@@ -49,6 +51,8 @@ class Term:
     """Numbers in each row of a loss that the script itself divides; 0 where they stand in none, or rows differ."""
     hidden_in: str = ""
     """A function of the script's own whose inside is hidden, a factor with it; '' where there is none."""
+    apart: bool = False
+    """Whether units have numbers of the script's own, such as advantages, beside what they weigh here."""
 
     @cached_property
     def unit_weights_K(self) -> Floats:
@@ -84,7 +88,7 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
     own = _weighed_by_the_script(groups)
     ways = [_merged(groups), list(groups.values())]
     rows = unit in ("example", "sequence")
-    uncounted = _uncounted(groups, unit) if rows else ""
+    uncounted = _uncounted(groups, unit)
     alternatives = [
         [_term(group, len(backwards), rows) for group in way]
         for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])
@@ -95,9 +99,12 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
 
 
 def hidden_losses(backwards: Sequence[Backward]) -> list[str]:
-    """Notes on the losses whose weights were read from the gradient at the logits."""
-    hidden = {(loss["hidden_in"], loss["site"]) for b in backwards for loss in b.losses if "hidden_in" in loss}
-    return [weights_from_logits(*found) for found in sorted(hidden)]
+    """Notes on the losses whose weights were read from a gradient, and not where a loss function was called."""
+    losses = [loss for backward in backwards for loss in backward.losses]
+    hidden = {(loss["hidden_in"], loss["site"]) for loss in losses if "hidden_in" in loss}
+    apart = {(loss["site"], loss.get("unit", "unit")) for loss in losses if loss["function"] == APART}
+    notes = [weights_from_logits(*found) for found in sorted(hidden)]
+    return notes + [weights_apart(*found) for found in sorted(apart)]
 
 
 def _weighed_by_the_script(groups: Groups) -> dict[int, set[str]]:
@@ -154,7 +161,11 @@ def _merged(groups: Groups) -> list[dict[int, list[dict[str, Any]]]]:
 
 
 def _uncounted(groups: Groups, unit: str | None) -> str:
-    flat = [loss for group in groups.values() for losses in group.values() for loss in losses if "rows" not in loss]
+    listed = [loss for group in groups.values() for losses in group.values() for loss in losses]
+    whole = next((loss for loss in listed if "unit" in loss), None)
+    if unit == "token" and whole is not None:
+        return tokens_in_rows(whole["site"], whole["unit"])
+    flat = [loss for loss in listed if "rows" not in loss]
     if unit != "sequence" or not flat:
         return ""
     return (
@@ -199,6 +210,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         row_counts if in_rows and not rows else None,
         lengths.pop() if len(lengths) == 1 else 0.0,
         next((loss["hidden_in"] for losses in group.values() for loss in losses if _hides_a_factor(loss)), ""),
+        any(loss["function"] == APART for losses in group.values() for loss in losses),
     )
 
 

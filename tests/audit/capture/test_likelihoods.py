@@ -32,8 +32,8 @@ EQUAL = {
 }
 # units with weights of the script's own, signs that differ, a normaliser that is not that of the chosen scores
 UNEVEN = {
-    "-(model(x).log_softmax(1).gather(1, y[:, None])[:, 0] * torch.arange(1, 7)).mean()": ["LogSoftmax"],
-    "-(model(x).log_softmax(1).gather(1, y[:, None])[:, 0] * (mask - 0.5)).mean()": ["LogSoftmax"],
+    "-(model(x).log_softmax(1).gather(1, y[:, None])[:, 0] * (mask * torch.arange(1, 7))).mean()": ["LogSoftmax"],
+    "0.7 * model(x).log_softmax(1).gather(1, y[:, None]).mean()": ["LogSoftmax"],
     "-model(x).log_softmax(1).mean() - 2 * F.logsigmoid(model(x)).mean()": ["LogSigmoid", "LogSoftmax"],
     "(lambda s: 2 * s.logsumexp(1) - s.gather(1, y[:, None])[:, 0])(model(x)).mean()": ["Gather", "Logsumexp"],
     "model(x).logsumexp(1).mean()": ["Logsumexp"],

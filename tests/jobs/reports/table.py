@@ -54,9 +54,7 @@ REPORTS = [
         "mean-of-microbatch-means replica-means-ignore-counts"),
     Report("rollouts", _at("PrimeIntellect-ai/prime-rl/pull/2562"), "replica-means-ignore-counts",
         "Ranks with short rollouts weigh more per token: each divides by its own tokens, then FSDP averages.",
-        outcomes=NOT_MEASURED, fixed=NOT_MEASURED,
-        unseen="the objective is written out by hand, so its units are not seen; one line, which the reason names, "
-        "shows them"),
+        "replica-means-ignore-counts"),
     Report("shares", _at("verl-project/verl/pull/906"), "weight-kind-mismatch",
         "Token means of micro-batches are weighted by their share of the sequences.", "weight-kind-mismatch"),
     Report("sequence_split", _at("deepspeedai/DeepSpeed/pull/5555"), "group-divisor-mismatch",

@@ -25,9 +25,10 @@ _MARK = "failuremap.loss"
 # arithmetic between the losses and the tensor that backward starts at
 _ARITHMETIC = frozenset(
     """Abs Add Alias AsStrided Cat Clamp ClampMax ClampMin Clone Copy Div Exp Expand Index IndexSelect LinalgVectorNorm
-    Log MaskedFill MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Reshape ReshapeAlias
-    Rsqrt Select Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose Unbind UnsafeView
-    Unsqueeze View Where NanToNum _DDPSink Identity _ToTorchTensor _FromTorchTensor Redistribute""".split()
+    Log MaskedFill MaskedScatter MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Relu Reshape
+    ReshapeAlias Rsqrt Rsub Select Sigmoid Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose
+    Unbind UnsafeView Unsqueeze View Where NanToNum _DDPSink Identity _ToTorchTensor _FromTorchTensor
+    Redistribute""".split()
 )
 _NODE_LIMIT = 20_000
 
@@ -37,6 +38,11 @@ def mark(loss: Tensor) -> None:
     if loss.grad_fn is not None:
         metadata: dict[Any, Any] = loss.grad_fn.metadata  # type: ignore[assignment]
         metadata[_MARK] = True
+
+
+def is_marked(node: Any) -> bool:
+    """Whether a node made a loss that is seen."""
+    return _MARK in node.metadata
 
 
 @dataclass
@@ -72,7 +78,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         visited.add(way)
         node = way.node
         name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
-        if name == "AccumulateGrad" or _MARK in node.metadata:
+        if name == "AccumulateGrad" or is_marked(node):
             continue
         if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
@@ -171,13 +177,14 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
         if recorder.depth == 0 or (outer is not None and outer.starts_at_loss):
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
-            met = terms(root for root in listed if isinstance(root, Tensor))
+            tensors = [root for root in listed if isinstance(root, Tensor)]
+            met = terms(tensors)
             unseen = met.unseen
             if recorder.counts:  # what the script says goes before what can be read
                 if len(met.reductions) == 1:
                     _read_scale(recorder, met.reductions[0])
             else:
-                likely.watch(recorder, met.likelihoods, unseen, place_of_call())
+                likely.watch(recorder, met.likelihoods, likely.Pass(tensors, unseen, place_of_call()), is_marked)
                 logits.watch(recorder, met.hidden, unseen, place_of_call())
             if outer is not None:
                 outer.unseen, outer.starts_at_loss = unseen, False

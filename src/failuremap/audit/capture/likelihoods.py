@@ -5,17 +5,20 @@
 whatever the targets t are: one class, smoothed labels, another model's probabilities. Where log p is written as
 x_target - logsumexp(x), w_i is what reaches the logsumexp; in -logsigmoid(x), of a preference or a logit, what reaches
 it. A row that nothing reaches is masked. Where the w_i of a pass differ, the loss weighs its units by numbers of its
-own, and then this says nothing: the term stays unseen.
+own; what they weigh apart from these is read as `apart` says, or the term stays unseen.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from failuremap.audit.capture import apart, unit_tensors
 from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.recorder import Recorder
 
@@ -26,25 +29,46 @@ GATHER = "Gather"
 _ROUNDINGS = 16
 
 
-def watch(recorder: Recorder, nodes: list[tuple[str, Any]], unseen: list[str], place: tuple[str, str]) -> None:
+class Pass(NamedTuple):
+    """A backward pass that is about to start."""
+
+    roots: list[Tensor]
+    unseen: list[str]
+    """Its unseen terms; their names leave it when their weights are understood."""
+    place: tuple[str, str]
+    """Where it was started: 'train.py:41', and in more detail."""
+
+
+def watch(recorder: Recorder, nodes: list[tuple[str, Any]], of: Pass, is_seen: Callable[[Any], bool]) -> None:
     """Reads the weights of the units of a pass when its gradients arrive at these nodes.
 
     Args:
         recorder: Where the losses go.
         nodes: Name and node of each log-probability that the pass starts from.
-        unseen: The unseen terms of the pass; the names of the nodes leave it when their weights are understood.
-        place: Where the pass was started: 'train.py:41', and in more detail.
+        of: The pass.
+        is_seen: Says of a node whether a watched loss function made it.
     """
-    reading = _Reading(recorder, unseen, place, len(nodes))
+    if not nodes:
+        return
+    sizes = {node: _size(name, node) for name, node in nodes if name != GATHER}
+    units = unit_tensors.find(of.roots, sizes, is_seen)
+    reading = _Reading(recorder, of, len(nodes), None if units is None else apart.Reading(recorder, units))
     for name, node in nodes:
         reading.handles.append(node.register_prehook(functools.partial(reading.arrived, name, node)))
 
 
+def _size(name: str, node: Any) -> int:
+    """How many log-probabilities a node gives."""
+    shape: tuple[int, ...] = tuple(node._input_metadata[0].shape)
+    return math.prod(shape) // (max(1, shape[signed(node._saved_dim)]) if name == "LogSoftmax" else 1)
+
+
 class _Reading:
-    def __init__(self, recorder: Recorder, unseen: list[str], place: tuple[str, str], waiting: int) -> None:
-        self.recorder, self.unseen, self.place, self.waiting = recorder, unseen, place, waiting
+    def __init__(self, recorder: Recorder, of: Pass, waiting: int, apart_from: apart.Reading | None) -> None:
+        self.recorder, self.unseen, self.place, self.waiting = recorder, of.unseen, of.place, waiting
+        self.apart = apart_from
         self.handles: list[Any] = []
-        self.found: list[tuple[str, int | None, Tensor]] = []
+        self.found: dict[Any, tuple[str, int | None, Tensor]] = {}
         self.gathered: list[Tensor] = []
         self.epsilon = 0.0
 
@@ -73,28 +97,49 @@ class _Reading:
         elif name in _FUSED:
             classes = _rows_of(node.next_functions[1][0])
         sign = 1 if name in ("Logsumexp", "Softplus") else -1
-        self.found.append((name, classes, sign * gradient.double()))
+        self.found[node] = (name, classes, sign * gradient.double())
 
     def _settle(self) -> None:
-        """Tells the losses, if all units of the pass weigh the same."""
+        """Tells the losses: in full if all units of the pass weigh the same, else apart from the script's numbers."""
         for handle in self.handles:
             handle.remove()
-        weights = torch.cat([rows.flatten() for _, _, rows in self.found])
+        if self._is_of_other_scores():
+            return
+        if self.apart is not None and (self.apart.own_numbers or (self.apart.combined and not self._is_even())):
+            told = self.apart.events(self._by_node(), self._event)
+            self.unseen[:] = [] if told else self.unseen
+            for event in told:
+                self.recorder.on_loss(event)
+            return
+        if not self._is_even():
+            return
+        self.unseen[:] = [name for name in self.unseen if name not in (*KINDS, GATHER)]
+        for name, classes, rows in self.found.values():
+            function = "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax"
+            self.recorder.on_loss(self._event(function, classes, rows))
+
+    def _event(self, function: str, classes: int | None, rows: Tensor) -> dict[str, Any]:
+        return event_of(function, classes, rows, self.place)
+
+    def _by_node(self) -> dict[Any, tuple[int | None, Tensor]]:
+        return {node: (classes, rows) for node, (_, classes, rows) in self.found.items()}
+
+    def _is_even(self) -> bool:
+        weights = torch.cat([rows.flatten() for _, _, rows in self.found.values()])
         weights = weights[weights != 0]
         if not weights.numel():
-            return
+            return False
         low, high = weights.min(), weights.max()
-        if not bool((low > 0) & (high <= low * (1 + _ROUNDINGS * self.epsilon))):
-            return
-        if self.gathered:
-            normalised = sum(rows.sum() for name, _, rows in self.found if name == "Logsumexp")
-            chosen = -torch.stack(self.gathered).sum()
-            if not bool((chosen - normalised).abs() <= _ROUNDINGS * self.epsilon * chosen.abs()):
-                return
-        self.unseen[:] = [name for name in self.unseen if name not in (*KINDS, GATHER)]
-        for name, classes, rows in self.found:
-            function = "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax"
-            self.recorder.on_loss(event_of(function, classes, rows, self.place))
+        return bool((low > 0) & (high <= low * (1 + _ROUNDINGS * self.epsilon)))
+
+    def _is_of_other_scores(self) -> bool:
+        """Whether the scores that were picked are not those that the logsumexp is of: then they give no probability."""
+        if not self.gathered:
+            return False
+        normalisers = [rows for name, _, rows in self.found.values() if name == "Logsumexp"]
+        normalised, size = sum(rows.sum() for rows in normalisers), sum(rows.abs().sum() for rows in normalisers)
+        chosen = -torch.stack(self.gathered).sum()
+        return bool((chosen - normalised).abs() > _ROUNDINGS * self.epsilon * size)
 
 
 def event_of(function: str, classes: int | None, rows: Tensor, place: tuple[str, str]) -> dict[str, Any]:

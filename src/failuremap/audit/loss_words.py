@@ -1,0 +1,64 @@
+"""The sentences of a verdict on losses that no function of PyTorch made."""
+
+from __future__ import annotations
+
+
+def weights_from_logits(function: str, site: str) -> str:
+    """How the weights of a loss were found whose inside is hidden."""
+    return (
+        f"weights read from the gradient at the logits ({function}, backward at {site}): in every row it is "
+        "w (softmax - onehot)"
+    )
+
+
+def apart(sentence: str) -> str:
+    """What is said of units that have numbers of the script's own as well.
+
+    Example:
+        >>> apart("A token on rank 0 weighs 2.00 times a token on rank 1.")
+        "Apart from the script's own number for each, a token on rank 0 weighs 2.00 times a token on rank 1."
+    """
+    return f"Apart from the script's own number for each, {sentence[0].lower()}{sentence[1:]}"
+
+
+def weights_apart(site: str, unit: str) -> str:
+    """How the weights of a loss were found whose units have numbers of the script's own."""
+    return (
+        f"weights read from the gradient at the losses of the single {unit}s (backward at {site}), apart from the "
+        f"script's own number for each {unit}, such as an advantage: of these nothing is concluded"
+    )
+
+
+def tokens_in_rows(site: str, unit: str) -> str:
+    """Tokens were asked for, and the script averages within rows first."""
+    return (
+        f"tokens cannot be counted at the backward of {site}: the script reduces each {unit} to one number first. "
+        f"Audit with --unit {unit}, or mark failuremap.unit_losses(losses)"
+    )
+
+
+def factor_apart(noun: str, promise: str) -> str:
+    """A total that may be made up for in numbers that the audit doesn't know."""
+    other = "sum" if promise == "mean" else "mean"
+    return (
+        f"apart from the script's own number for each {noun}, such as an advantage, the update is not the {promise} "
+        f"over all {noun}s, and a factor in these numbers would make up for it: mark failuremap.unit_losses(losses) "
+        f"where there is none, or audit with --promise {other} if that is meant"
+    )
+
+
+def factor_inside(total: float, function: str, noun: str) -> str:
+    """A known fault leaves the same total as a factor in a function whose inside is hidden."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean by the gradient at the logits, which holds any factor "
+        f"inside {function} as well, such as a temperature: mark its result with failuremap.unit_losses(losses)"
+    )
+
+
+def rows_added_up(total: float, noun: str) -> str:
+    """A known fault leaves the same total as a loss that adds up the numbers of a row."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean, and so many numbers of the loss stand in a row: "
+        "a loss that adds up each row is right, a factor too many in the update is not, and both look alike; "
+        "audit on another number of ranks"
+    )
