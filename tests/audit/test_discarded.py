@@ -160,3 +160,23 @@ def test_part_of_a_window_that_was_cleared_once_is_a_reason(tmp_path):
         "the gradients of 1 backward pass were cleared before a step, where a window has 2: whether they are lost or "
         "were left out on purpose cannot be told (1 of 4 steps)"
     )
+
+
+def copied(*windows):
+    """Records of one rank whose passes find a gradient in a copy alone: for each step the number of its passes."""
+    records, number = opened(), 0
+    for count, length in enumerate(windows):
+        for _ in range(length):
+            records.append(passed(number, kept=[0, 1], kept_in_copies=True))
+            number += 1
+        records.append(stepped(count))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("windows", "runs"), [((2, 2, 2), [1, 1, 1]), ((1, 2, 1), [1, 2, 1]), ((1, 1), [1, 1])], ids=str
+)
+def test_a_copy_is_added_to_where_most_windows_have_several_passes_else_it_is_written_over(windows, runs, tmp_path):
+    (rank,) = ranks_of(tmp_path, copied(*windows))
+
+    assert [len(part.runs) for part in rank.parts] == runs

@@ -14,6 +14,7 @@ from audit.test_jobs import representatives
 from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
+from failuremap.audit.report.terminal import text
 from failuremap.audit.sampled import NEVER_READ
 from jobs.expectations import CASES, Case
 
@@ -134,6 +135,36 @@ for i in range(12):
 
     assert verdict.outcome == "not measured"
     assert any("came through autograd" in reason or "come through autograd" in reason for reason in verdict.reasons)
+
+
+LATE = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(12)])
+step = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.Generator().manual_seed(dist.get_rank())
+for i in range(6):
+    F.cross_entropy(model(torch.randn(4, 8, generator=data)), torch.zeros(4, dtype=torch.long)).backward()
+    for number, p in enumerate(model.parameters()):
+        if i < 3 or number % 8:
+            dist.all_reduce(p.grad)
+            p.grad /= 2
+    step.step(); step.zero_grad()
+"""
+
+
+def test_what_a_step_that_was_read_in_part_shows_is_told_as_so_many_of_those_that_were_read(job_server, tmp_path):
+    result = run(job_server, tmp_path, LATE, nproc=2, env=SAMPLED | {"TESTS_FIRST_WINDOWS": "2"})
+    assert result.ok, result.output
+
+    verdict = diagnose(tmp_path / "trace", unit="example")
+
+    first = verdict.findings[0]
+    assert first.sentence.startswith("1 of the 4 parameters that were read (of 24) are never added up over the ranks: ")
+    assert (first.parameter_count, first.parameters_read, first.steps) == (1, 4, [4, 5, 6])
+    assert verdict.evidence.parameter_total == 24
+    assert "1 of the 4 parameters that were read (of 24): " in text(verdict)
 
 
 @pytest.fixture(scope="module")

@@ -50,11 +50,17 @@ class Beside:
     calls: list[Call] = field(default_factory=list)
     rates: dict[str, float | None] = field(default_factory=dict)
     """Learning rates by parameter; None where one is not a plain number."""
+    unmatched: int = 0
+    """Tensors that were stepped on and may be copies of parameters, nobody knows of which."""
+    unlike: frozenset[str] = frozenset()
+    """Parameters of which copies were stepped on that did not equal them."""
 
     def add(self, other: Beside) -> None:
         """Takes in what stands beside an optimizer that makes one step together with this one."""
         self.calls += other.calls
         self.rates |= other.rates
+        self.unmatched += other.unmatched
+        self.unlike |= other.unlike
 
 
 class BesideReader:
@@ -77,7 +83,8 @@ class BesideReader:
         """All that belongs to a step, given its record's fields."""
         calls, self._calls = self._calls, []
         names = map(self._name_of, step["parameters"])
-        return Beside(calls, dict(zip(names, _each(step.get("rates", ())), strict=False)))
+        rates = dict(zip(names, _each(step.get("rates", ())), strict=False))
+        return Beside(calls, rates, int(step.get("unmatched", 0)), frozenset(map(str, step.get("unlike", ()))))
 
     def _call(self, fields: dict[str, Any]) -> Call:
         return Call(

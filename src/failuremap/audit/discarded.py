@@ -23,20 +23,34 @@ LEFT_OUT = "a whole window whose gradients were cleared, without a step on them"
 UNTOLD = "gradients that were cleared before the step"
 
 
-def runs_of(part: Part, parameters: dict[int, Parameter]) -> list[list[int]]:
-    """Sorts the passes before a step into runs: one begins where a pass found nothing left of what the last had left.
+def sort_into_runs(parts: Sequence[Part], parameters: dict[int, Parameter]) -> None:
+    """Sorts the passes before each step of a rank into runs: one begins where a pass finds nothing of those before.
+
+    What a copy holds is there to be added to, or to be written over. Where most windows are one run if it is written
+    over, it is; a window of several runs is then one that was skipped.
 
     Args:
-        part: One rank's side of the step.
+        parts: The rank's side of all steps; each gets its runs.
         parameters: That rank's parameters, by their numbers.
     """
+    for part in parts:
+        part.runs = _runs(part, parameters, copies_keep=False)
+    for optimizer in {part.optimizer for part in parts}:
+        own = [part for part in parts if part.optimizer == optimizer]
+        if 2 * sum(len(part.runs) < 2 for part in own) <= len(own):
+            for part in own:
+                part.runs = _runs(part, parameters, copies_keep=True)
+
+
+def _runs(part: Part, parameters: dict[int, Parameter], *, copies_keep: bool) -> list[list[int]]:
     runs: list[list[Backward]] = []
     ids = part.ids
     for backward in part.backwards:
         if backward.via in ("grad", "told"):
             continue
         touched = {id for chunk in backward.chunks for id in chunk.ids} & ids
-        cleared = bool(runs) and not backward.kept & ids and bool(touched & _filled(runs[-1], parameters))
+        kept = bool(backward.kept & ids) and (copies_keep or not backward.kept_in_copies)
+        cleared = bool(runs) and not kept and bool(touched & _filled(runs[-1], parameters))
         if cleared or not runs:
             runs.append([])
         runs[-1].append(backward)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from failuremap.audit.extent import Extent
 from failuremap.audit.model import Cell
 from failuremap.audit.story import Rank
 from failuremap.audit.trace import Trace
@@ -48,6 +49,8 @@ class Judged:
     """Why something of this step cannot be told."""
     in_part: bool = False
     """Whether a few parameters were read only, and nothing is known of the others."""
+    extent: Extent = Extent(0, 0)
+    """How many of the parameters were read."""
     rank_count: int = 0
     """Ranks that took part in it."""
     missing_ranks: list[int] = field(default_factory=list)

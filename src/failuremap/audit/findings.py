@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from failuremap.audit import sampled, step_words, words
+from failuremap.audit.extent import Extent
 from failuremap.audit.factors import met_by_chance
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.model import Candidate, Finding
@@ -122,6 +123,7 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
         steps=sorted({step.number for step, _ in seen}),
         parameters=parameters[:_MOST_NAMES],
         parameter_count=len(parameters) or len(story.names),
+        parameters_read=_read([step.extent for step, _ in seen]),
         ratio=worst.ratio,
         total_weight=worst.total,
         term=worst.term,
@@ -130,6 +132,11 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
         cells_step=worst_step.number,
         repair=repair_of(story.traces, candidates[0].slug, candidates[0].repair) if candidates else "",
     )
+
+
+def _read(extents: Sequence[Extent]) -> int | None:
+    """How many parameters were read, where no step shows all of them."""
+    return None if any(extent.is_whole for extent in extents) else max(extent.read for extent in extents)
 
 
 def _candidates(story: Story, faults: Sequence[Fault], ratios: Sequence[float | None]) -> list[Mechanism]:
@@ -207,7 +214,8 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     if not names or (explained and not at_start and not skipped):
         return None
     signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
-    sentence = words.replicas_differ(names, len(story.names), when) + step_words.agreeing(groups)
+    among = apart[0].extent if apart and apart[0].in_part else Extent(len(story.names), len(story.names))
+    sentence = words.replicas_differ(names, among, when) + step_words.agreeing(groups)
     if skipped:
         signs.add(Sign.STEPS_DIFFER)
         sentence = step_words.left_out_alone(skipped, sentence)
@@ -220,5 +228,6 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         steps=[step.number for step in apart],
         parameters=names[:_MOST_NAMES],
         parameter_count=len(names),
+        parameters_read=_read([among]),
         repair=candidates[0].repair if candidates else "",
     )

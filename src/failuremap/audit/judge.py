@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import patterns, shard_words, words
+from failuremap.audit import copy_words, patterns, shard_words, words
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.gathered import judge_gathered
@@ -31,13 +31,14 @@ Mask = NDArray[np.bool_]
 
 def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     """Judges one step."""
-    judged = Judged(step.number, weights_equal=step.weights_equal, in_part=step.in_part)
+    judged = Judged(step.number, weights_equal=step.weights_equal, in_part=step.in_part, extent=step.extent)
     judged.differing, judged.names = step.weights_differ_in, frozenset(parameter.name for parameter in step.parameters)
     judged.agreeing_ranks = step.agreeing_ranks
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:
         judged.unmeasured.append(shard_words.unwatched(unwatched))
+    judged.unmeasured += copy_words.unmeasured(step.parts)
     judged.unmeasured += step.sharding.reasons if step.sharding is not None else []
     if step.pipelines is not None and step.pipelines.reasons:
         judged.unmeasured += step.pipelines.reasons
@@ -55,7 +56,9 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     judged.unexplained += step.doubts
     if not step.keys:
-        judged.unmeasured += [words.NO_GRADIENT if step.parameters else words.NO_UPDATE] if not unwatched else []
+        judged.unmeasured += (
+            [words.NO_GRADIENT if step.parameters else words.NO_UPDATE] if not judged.unmeasured else []
+        )
         return judged
     judged.missing_ranks, judged.rank_count, judged.norm = step.missing_ranks, len(step.ranks), step.length
     if step.missing_ranks:
@@ -188,7 +191,7 @@ def _judge_unexplained(judged: Judged, fitted: Fitted, left: Mask, names: list[s
         judged.doubts.append(f"too few numbers to tell which rule they follow: {words.listed(touched)}")
         return
     hooks = sorted({hook for backward in fitted.step.backwards for hook in backward.path.get("hooks", [])})
-    judged.unexplained.append(words.unexplained(touched, len(names), hooks))
+    judged.unexplained.append(words.unexplained(touched, fitted.step.extent, hooks))
 
 
 def _surroundings(fitted: Fitted) -> set[Sign]:
@@ -279,9 +282,8 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         errors.append(rule.errors_K)
     first = fitted.observations[0]
     if any(own) and (local := _locally_stepped(fitted, alike=not all(own))):
-        names = [parameter.name for parameter in fitted.step.parameters]
         told = signs | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}
-        sentence = words.local_parameters(local, len(names))
+        sentence = words.local_parameters(local, fitted.step.extent)
         judged.faults.append(Fault("local parameters", told, sentence, parameters=local))
     elif all(own):
         judged.faults.append(_pattern(Sign.OWN_RANK_ONLY, signs, words.OWN_RANK_ONLY, fitted, first))

@@ -61,6 +61,9 @@ class Finding(_Record):
     steps: list[int] = Field(description="Optimizer steps (from 1) at which it was seen.")
     parameters: list[str] = Field(description="Names of the parameters concerned, at most 20.")
     parameter_count: int
+    parameters_read: int | None = Field(
+        default=None, description="How many parameters were read at these steps; null: all, at one of them at least."
+    )
     ratio: float | None = Field(default=None, description="Weight of the heaviest unit over that of the lightest.")
     total_weight: float | None = Field(default=None, description="Sum of all effective weights; a mean has 1.")
     term: str | None = Field(default=None, description="The loss term concerned, as function and line.")

@@ -45,11 +45,11 @@ def judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, si
     if main is None:
         return
     found = _sorted(fitted, main)
-    count, told = len(fitted.step.parameters), signs | {Sign.SOME_PARAMETERS}
+    among, told = fitted.step.extent, signs | {Sign.SOME_PARAMETERS}
     alone = found.local | found.other
     if alone and _unused_in_last(fitted, alone):
         told |= {Sign.UNUSED_IN_LAST_MICRO_BATCH} | ({Sign.OWN_RANK_ONLY} if found.local else set())
-        sentence = words.unused_in_last(sorted(alone), count)
+        sentence = words.unused_in_last(sorted(alone), among)
         judged.faults.append(Fault("local, unused", told, sentence, parameters=sorted(alone)))
     else:
         _judge_alone(judged, fitted, main, found, told)
@@ -57,14 +57,14 @@ def judge_other_parameters(judged: Judged, fitted: Fitted, main: Main | None, si
 
 
 def _judge_alone(judged: Judged, fitted: Fitted, main: Main, found: _Others, told: set[Sign]) -> None:
-    count = len(fitted.step.parameters)
+    among = fitted.step.extent
     if found.local:
-        local, sentence = sorted(found.local), words.local_parameters(sorted(found.local), count)
+        local, sentence = sorted(found.local), words.local_parameters(sorted(found.local), among)
         own, shown = told | {Sign.OWN_RANK_ONLY}, cells(fitted, main)
         judged.faults.append(Fault("local parameters", own, sentence, parameters=local, cells=shown))
     if found.other - found.local:
         other = sorted(found.other)
-        judged.faults.append(Fault("other parameters", told, words.other_parameters(other, count), parameters=other))
+        judged.faults.append(Fault("other parameters", told, words.other_parameters(other, among), parameters=other))
 
 
 def _sorted(fitted: Fitted, main: Main) -> _Others:

@@ -24,7 +24,7 @@ def judge_rates(judged: Judged, step: Step) -> None:
     apart = [name for name in names if _apart([rates.get(name) for rates in by_rank.values()])]
     if apart:
         shown = {rank: rate for rank, rates in by_rank.items() if (rate := rates.get(apart[0])) is not None}
-        sentence = step_words.rates_apart(shown, apart, len(names))
+        sentence = step_words.rates_apart(shown, apart, step.extent)
         judged.faults.append(Fault("rates", {Sign.STEPS_DIFFER}, sentence, parameters=apart))
 
 

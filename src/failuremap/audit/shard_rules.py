@@ -60,7 +60,7 @@ def judge_partials(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
     found = sorted({name for observation in fitted.observations for name in observation.partial})
     if found:
         told = (signs - {Sign.SINGLE_RANK}) | {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS, Sign.PARTIAL_ONLY}
-        sentence = shard_words.partials_alone(found, len(fitted.step.parameters))
+        sentence = shard_words.partials_alone(found, fitted.step.extent)
         judged.faults.append(Fault("local parts", told, sentence, parameters=found))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from failuremap.audit import words
 
 if TYPE_CHECKING:
+    from failuremap.audit.extent import Extent
     from failuremap.audit.joining import Shard
 
 
@@ -49,10 +50,10 @@ def updates_differ(name: str, numbers: Sequence[int]) -> str:
     return f"{ranks(numbers)} run one model together and step on different updates of {name}"
 
 
-def partials_alone(names: Sequence[str], count: int) -> str:
+def partials_alone(names: Sequence[str], among: Extent) -> str:
     """Ranks of one model, each with its own part of a gradient."""
     return (
-        f"On {len(names)} of {count} parameters each rank steps on its own part of the gradient; the parts of the "
+        f"On {among.of(len(names))} each rank steps on its own part of the gradient; the parts of the "
         f"ranks that run one model together are never added up: {words.listed(names)}."
     )
 

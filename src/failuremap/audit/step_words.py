@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from failuremap.audit import words
 
+if TYPE_CHECKING:
+    from failuremap.audit.extent import Extent
 
-def rates_apart(rates: Mapping[int, float], names: Sequence[str], count: int) -> str:
+
+def rates_apart(rates: Mapping[int, float], names: Sequence[str], among: Extent) -> str:
     """The ranks step with learning rates of their own."""
     shown = ", ".join(f"{rate:.6g} on rank {rank}" for rank, rate in sorted(rates.items())[:4])
-    which = "" if len(names) == count else f" on {len(names)} of {count} parameters ({words.listed(names)})"
+    which = f" on {among.of(len(names))} ({words.listed(names)})" if len(names) < among.read else ""
     return f"The ranks step with different learning rates{which}: {shown}."
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.beside import Beside, BesideReader, norms_of
-from failuremap.audit.discarded import runs_of
+from failuremap.audit.discarded import sort_into_runs
 from failuremap.audit.record_checks import check_losses, check_size
 from failuremap.audit.stages import Stage, name_on, one_window, stage_of
 from failuremap.audit.trace import Trace, of_runs
@@ -68,6 +68,8 @@ class Backward:
     losses: list[dict[str, Any]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
+    kept_in_copies: bool = False
+    """Whether what was kept was in copies that the optimizer steps on, which may be written over."""
     chunks: list[Chunk] = field(default_factory=list)
     altered: list[Chunk] = field(default_factory=list)
     """Gradients as the script's own hooks left them, where it has any."""
@@ -202,6 +204,7 @@ class _Story:
         backward.losses += fields["losses"]
         backward.counts += fields["counts"]
         backward.kept |= set(fields["kept"])
+        backward.kept_in_copies |= bool(fields.get("kept_in_copies"))
         size = self._rows(fields["parameters"])
         backward.chunks.append(Chunk(tuple(fields["parameters"]), payload[:size]))
         if fields["altered"]:
@@ -290,8 +293,7 @@ class _Story:
         last.clips += part.clips
 
     def told(self) -> Rank:
-        for part in self.parts:
-            part.runs = runs_of(part, self.parameters)
+        sort_into_runs(self.parts, self.parameters)
         left = {number for numbers in self.waiting.values() for number in numbers}
         used = {backward.id for part in self.parts for backward in part.backwards}
         return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes, self.layouts)

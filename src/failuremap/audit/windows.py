@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.discarded import Discarded
+from failuremap.audit.extent import Extent
 from failuremap.audit.joining import Sharding, joined, whole_length, whole_rows
 from failuremap.audit.pipelines import Pipelines, one_rank_a_pipeline
 from failuremap.audit.replicas import Agreement, compared
@@ -53,10 +54,17 @@ class Step:
     """Why it cannot be told what the step owes."""
     agreeing_ranks: list[list[int]] = field(default_factory=list)
     """Ranks that start the step from the same weights, by groups; [] where there are too many groups to list."""
+    parameter_total: int = 0
+    """Parameters that the optimizer steps on in all, where fewer were read."""
     sharding: Sharding | None = None
     """Where ranks hold something together: the vectors above are of the whole, this is what each rank has."""
     pipelines: Pipelines | None = None
     """Where ranks run stages: the vectors above are of whole pipelines, each told by its first rank."""
+
+    @property
+    def extent(self) -> Extent:
+        """How many of the parameters it shows."""
+        return Extent(len(self.parameters), max(self.parameter_total, len(self.parameters)))
 
     @property
     def in_part(self) -> bool:
@@ -97,6 +105,8 @@ class Assembler:
         self.ranks, self.rank_count = ranks, rank_count
         self._maps: dict[Any, Any] = {}
         self._discarded = Discarded(ranks)
+        self._stepped: dict[int, set[str]] = {}
+        """Names of all parameters that each optimizer steps on, once they are asked for."""
         self._tied = tied_at_start(ranks)
 
     def steps(self) -> Iterator[Step]:
@@ -157,8 +167,20 @@ class Assembler:
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
             altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
             length=whole_length(found, here[0]),
+            parameter_total=self._total(parts),
             doubts=list(dict.fromkeys(doubt for part in parts for doubt in self._discarded.doubts(part))),
         )
+
+    def _total(self, parts: list[Part]) -> int:
+        """How many parameters there are where a step shows a few; else 0."""
+        if not any(part.in_part for part in parts):
+            return 0
+        if not self._stepped:
+            for rank in self.ranks:
+                seen = {(part.optimizer, chunk.ids) for part in rank.parts for chunk in part.updates}
+                for optimizer, ids in seen:
+                    self._stepped.setdefault(optimizer, set()).update(rank.parameters[id].name for id in ids)
+        return len(set[str]().union(*(self._stepped.get(part.optimizer, ()) for part in parts)))
 
     @staticmethod
     def _common(having: list[Rank], parts: list[Part]) -> list[Parameter]:

@@ -11,6 +11,7 @@ from failuremap.catalogue.signs import Sign
 
 if TYPE_CHECKING:
     from failuremap.audit.balance import Balance
+    from failuremap.audit.extent import Extent
     from failuremap.audit.faults import Asked
     from failuremap.audit.weigh import Term
     from failuremap.audit.windows import Key
@@ -154,14 +155,14 @@ def coefficients(values: Any, most: int = 8) -> str:
     return shown + (" ..." if len(values) > most else "")
 
 
-def local_parameters(names: list[str], count: int) -> str:
+def local_parameters(names: list[str], among: Extent) -> str:
     """Some parameters are not reduced."""
-    return f"{len(names)} of {count} parameters are never added up over the ranks: {listed(names)}."
+    return f"{among.of(len(names))} are never added up over the ranks: {listed(names)}."
 
 
-def other_parameters(names: list[str], count: int) -> str:
+def other_parameters(names: list[str], among: Extent) -> str:
     """Some parameters follow another rule."""
-    return f"{len(names)} of {count} parameters follow another rule than the rest: {listed(names)}."
+    return f"{among.of(len(names))} follow another rule than the rest: {listed(names)}."
 
 
 def scaled_parameters(names: list[str], factor: float) -> str:
@@ -172,10 +173,10 @@ def scaled_parameters(names: list[str], factor: float) -> str:
     return f"{many} get{'' if len(names) > 1 else 's'} {number(factor)} times the update of the rest: {listed(names)}."
 
 
-def unused_in_last(names: list[str], count: int) -> str:
+def unused_in_last(names: list[str], among: Extent) -> str:
     """Parameters that the last micro-batch did without are not reduced."""
     return (
-        f"{len(names)} of {count} parameters are not added up over all ranks, those that the window's last micro-batch "
+        f"{among.of(len(names))} are not added up over all ranks, those that the window's last micro-batch "
         f"does not use: {listed(names)}."
     )
 
@@ -190,12 +191,12 @@ def over_elements(sizes: Mapping[str, int]) -> str:
     )
 
 
-def unexplained(names: list[str], count: int, hooks: list[str]) -> str:
+def unexplained(names: list[str], among: Extent, hooks: list[str]) -> str:
     """No coefficients give this update."""
     hook = f"the communication hook {', '.join(hooks)} is lossy"
     why = hook if hooks else "something else changes it before the step"
     return (
-        f"the update of {len(names)} of {count} parameters ({listed(names)}) is no combination of the gradients "
+        f"the update of {among.of(len(names))} ({listed(names)}) is no combination of the gradients "
         f"that backward computed: {why}"
     )
 
@@ -273,9 +274,9 @@ def not_separable(balance: Balance) -> str:
     )
 
 
-def replicas_differ(names: list[str], count: int, step: int) -> str:
+def replicas_differ(names: list[str], among: Extent, step: int) -> str:
     """Ranks hold different weights, from the start or later."""
-    which = f"{len(names)} of {count} parameters differ ({listed(names)})."
+    which = f"{among.of(len(names))} differ ({listed(names)})."
     if step == 1:
         return f"The ranks do not start from the same weights: {which}"
     return f"The ranks no longer hold the same weights from step {step} on: {which}"

@@ -48,6 +48,13 @@ def test_a_finding_on_part_of_the_parameters_names_three_and_counts_them():
     assert lines(PART_OF_PARAMETERS)["where"] == expected + "loss term cross_entropy(mean) at train.py:41"
 
 
+def test_a_finding_of_steps_that_were_read_in_part_says_how_many_were_read():
+    (first,) = PART_OF_PARAMETERS.findings
+    in_part = PART_OF_PARAMETERS.model_copy(update={"findings": [first.model_copy(update={"parameters_read": 5})]})
+
+    assert "4 of the 5 parameters that were read (of 31): head.weight," in lines(in_part)["where"]
+
+
 def test_several_candidates_are_all_named_and_what_separates_them():
     said = lines(TWO_CANDIDATES)
 

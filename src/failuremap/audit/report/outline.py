@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from failuremap.audit.extent import Extent
 from failuremap.audit.model import Candidate, Cell, Evidence, Finding, Outcome, Verdict
 from failuremap.audit.report.words import clean, decimal, plural, power, runs, shorten, some
 
@@ -67,7 +68,8 @@ def _where(finding: Finding, seen: Evidence) -> list[str]:
     if finding.steps and len(set(finding.steps)) < seen.step_count:
         said.append(("steps " if len(set(finding.steps)) > 1 else "step ") + runs(finding.steps))
     if 0 < finding.parameter_count < seen.parameter_total:
-        part = f"{finding.parameter_count:,} of {plural(seen.parameter_total, 'parameter')}"
+        read = seen.parameter_total if finding.parameters_read is None else finding.parameters_read
+        part = Extent(read, seen.parameter_total).of(finding.parameter_count)
         said.append(f"{part}: {some(finding.parameters, finding.parameter_count)}" if finding.parameters else part)
     return said + ([f"loss term {clean(finding.term)}"] if finding.term else [])
 
