@@ -162,6 +162,23 @@ def test_two_parameters_of_one_factor_are_told_together(tmp_path):
     assert verdict.sentence == ("2 parameters get 4.00 times the update of a single process: head.weight, layer.bias.")
 
 
+def test_an_update_without_a_gradient_in_one_process_is_a_question(tmp_path):
+    job = HandJob(counts=((412,), (412,)))
+    job.write(tmp_path)
+    smaller = HandJob(counts=job.counts, shapes={name: job.shapes[name] for name in list(job.shapes)[:3]})
+
+    def gradients(window):
+        return of_sums(job.windows()[window.number])[:, :, : window.starts[3]]
+
+    verdict = diagnose(refer(smaller, tmp_path, gradients))
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert verdict.reasons[0] == (
+        "head.weight: the job has an update, and a single process has no gradient: does the objective lack a term of "
+        "the loss? (2 of 3 steps)"
+    )
+
+
 def test_what_is_right_is_the_measure_even_where_most_is_not(tmp_path):
     def gradients(window):
         found = 0.5 * of_sums(window)
@@ -241,8 +258,7 @@ def test_a_pass_without_a_batch_leaves_it_untold(tmp_path):
 
 DIFFERENT = (
     "the ranks hold different weights of embed.weight, layer.weight, layer.bias and 1 more, and one process holds one; "
-    "where each rank has a part of it, say along which dimension, shards = {'name': 0}; experts of each rank's own "
-    "can't be compared"
+    "where each rank has a part of it, experts for one, say along which dimension:  shards = {'name': 0}"
 )
 
 

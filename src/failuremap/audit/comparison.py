@@ -148,6 +148,7 @@ def judge_compared(made: Compared, previous: Step | None, asked: Asked, captured
     judged.names = made.names
     _tell_apart(judged, step, left, captured)
     _tell_absent(judged, made, captured)
+    judged.unexplained += [reference_words.unused(made.unused)] if made.unused else []
     _tell_total(judged, captured)
     if any(fault.kind in ("total", "gathered") for fault in judged.faults):
         judged.notes = [note for note in judged.notes if _OWN_FACTOR not in note]

@@ -35,6 +35,8 @@ class Origin(StrEnum):
     """Each rank of a model has a part of the right gradient, and steps on that."""
     PARTS_AVERAGED = "parts averaged"
     """The parts are averaged, and should be added up."""
+    OWN_DIVISOR = "own divisor"
+    """What a rank alone holds a part of has the right gradient, and the divisor of fewer ranks than all others."""
     BACKWARD = "backward"
     """What backward delivered was put together as that of all others is, and is no part of the right gradient."""
 
@@ -43,9 +45,22 @@ SIGNS: dict[Origin, frozenset[Sign]] = {
     Origin.UNKNOWN: frozenset(),
     Origin.PARTS_ALONE: frozenset({Sign.PARTIAL_ONLY, Sign.OWN_RANK_ONLY}),
     Origin.PARTS_AVERAGED: frozenset(),
+    Origin.OWN_DIVISOR: frozenset({Sign.DIVIDED_BY_OWN_GROUP}),
     Origin.BACKWARD: frozenset({Sign.UNLIKE_ONE_PROCESS}),
 }
 """What each says of a job, beside what is known of it anyhow."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The update of a parameter on one rank, beside the right one."""
+
+    name: str
+    rank: int
+    is_part: bool
+    """Whether each rank holds a part of the parameter."""
+    right_L: Floats
+    update_L: Floats
 
 
 @dataclass(frozen=True)
@@ -84,31 +99,37 @@ class Delivered:
         """The script's own autograd functions in which activations cross the ranks, each with a line of it."""
         return functions_of(self.step)
 
-    def origin(self, name: str, rank: int, right_L: Floats, update_L: Floats, agreeing: set[str]) -> Origin:
+    def origin(self, difference: Difference, agreeing: set[str]) -> Origin:
         """Where the update of a parameter on one rank went wrong.
 
         Args:
-            name: The parameter.
-            rank: The rank.
-            right_L: What its update should be.
-            update_L: What it is.
+            difference: What it is, and what it should be.
             agreeing: Parameters whose update is right.
         """
-        p = next((p for p, parameter in enumerate(self.step.parameters) if parameter.name == name), None)
-        observation = self._observation(rank)
-        if p is None or observation is None:
+        names = [parameter.name for parameter in self.step.parameters]
+        observation = self._observation(difference.rank)
+        usual = None if observation is None else self._usual(observation, agreeing)
+        if observation is None or usual is None or difference.name not in names:
             return Origin.UNKNOWN
-        usual = self._usual(observation, agreeing)
-        if usual is None:
-            return Origin.UNKNOWN
+        p, cluster = names.index(difference.name), observation.clusters[usual]
         parts_KL = self.step.contributions_KL[:, int(self.step.starts[p]) : int(self.step.starts[p + 1])]
-        cluster = observation.clusters[usual]
         added_L = self._in_full(cluster.solution.coefficients) @ parts_KL
-        if self._are_parts(parts_KL) and _near(added_L, right_L):
-            alone_L = self._own(cluster.solution.coefficients, rank) @ parts_KL
-            return Origin.PARTS_ALONE if _near(alone_L, update_L) else self._averaged(rank, right_L, update_L)
+        alone_L = self._own(cluster.solution.coefficients, difference.rank) @ parts_KL
+        if difference.is_part:
+            return self._of_part(difference, alone_L)
+        if self._are_parts(parts_KL) and _near(added_L, difference.right_L):
+            return Origin.PARTS_ALONE if _near(alone_L, difference.update_L) else self._averaged(difference)
         follows = bool(cluster.parameters[p]) and not observation.hooked[p]
         return Origin.BACKWARD if follows else Origin.UNKNOWN
+
+    def _of_part(self, difference: Difference, alone_L: Floats) -> Origin:
+        """Of a parameter of which each rank holds a part of its own, and has its gradient alone."""
+        if _near(alone_L, difference.update_L):
+            return Origin.BACKWARD
+        count = len(self.step.ranks)
+        divisors = {count / size for size in range(1, count) if count % size == 0}
+        over = any(_near(difference.update_L, times * difference.right_L) for times in divisors)
+        return Origin.OWN_DIVISOR if over and _near(alone_L, difference.right_L) else Origin.UNKNOWN
 
     def _observation(self, rank: int) -> Observation | None:
         found = self.fitted.observations if self.fitted is not None else []
@@ -144,9 +165,10 @@ class Delivered:
         found: Floats = np.where(mine, self._in_full(coefficients_K), 0.0)
         return found
 
-    def _averaged(self, rank: int, right_L: Floats, update_L: Floats) -> Origin:
-        sizes = {len({other for other, _ in members}) for members in self.members if any(r == rank for r, _ in members)}
-        averaged = len(sizes) == 1 and _near(update_L, right_L / sizes.pop())
+    def _averaged(self, difference: Difference) -> Origin:
+        groups = [members for members in self.members if any(rank == difference.rank for rank, _ in members)]
+        sizes = {len({rank for rank, _ in members}) for members in groups}
+        averaged = len(sizes) == 1 and _near(difference.update_L, difference.right_L / sizes.pop())
         return Origin.PARTS_AVERAGED if averaged else Origin.UNKNOWN
 
 

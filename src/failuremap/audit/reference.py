@@ -70,6 +70,8 @@ class Compared:
     """Those whose gradient is rounding, and hardly more."""
     absent: list[str]
     """Parameters that the job's optimizer finds without a gradient, and that have one here."""
+    unused: list[str]
+    """Parameters that get an update in the job, and no gradient here."""
     members: list[frozenset[tuple[int, int]]]
     """By contribution the backward passes that it stands for."""
     own_names: dict[str, str]
@@ -127,26 +129,39 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     discarded = {(part.rank, id) for part in step.parts for id in part.discarded}
     owed = [one for one in found if not one.members <= discarded]
     here = {(rank, backward.id) for (rank, _), backward in zip(step.keys, step.backwards, strict=True)}
-    unmet = sorted(here - frozenset[tuple[int, int]]().union(*(one.members for one in owed)))
+    of_stages = step.pipelines is not None  # told as one rank's, whose passes have other numbers
+    unmet = [] if of_stages else sorted(here - frozenset[tuple[int, int]]().union(*(one.members for one in owed)))
     if unmet:
         return reference_words.not_kept(step.number, *unmet[0])
     differing = [name for name in step.weights_differ_in if name not in reference.split]
     if differing:
         return reference_words.weights_differ(differing)
     names = _names(step, reference)
+    if len({parts[0] for parts in names.values()}) < len(names):
+        return reference_words.SAME_NAMES
     wrong = next((p.name for p in step.parameters if _rows(p, names[p.name], owed) not in (0, p.rows)), None)
     if wrong is not None:
         return reference_words.other_shape(wrong)
     laid = _laid_out(step, reference, names, owed)
     noise = [p for p in laid.parameters if tolerance(p.dtype, 1) > _NOISE]
-    left = np.array([p not in noise for p in laid.parameters], dtype=bool)
+    unused = [p for p in laid.parameters if p.name not in _with_gradient(owed) and _has_update(laid, p)]
+    left = np.array([p not in noise and p not in unused for p in laid.parameters], dtype=bool)
     own = frozenset(parameter.name for parameter in step.parameters)
     absent = sorted({name for part in step.parts for name in part.absent} - own)
     absent = [name for name in absent if _has_gradient(name, reference, owed)]
     own_names = {reference_words.part(*name): p for p, parts in names.items() for name in parts}
     members = [one.members for one in owed]
     seen = replace(laid, present_RP=laid.present_RP & left)
-    return Compared(seen, own, [p.name for p in noise], absent, members, own_names)
+    return Compared(seen, own, [p.name for p in noise], absent, [p.name for p in unused], members, own_names)
+
+
+def _with_gradient(owed: list[Computed]) -> set[str]:
+    return {reference_words.part(*name) for one in owed for name in one.gradients}
+
+
+def _has_update(step: Step, parameter: Parameter) -> bool:
+    p = step.parameters.index(parameter)
+    return bool(step.updates_RL[:, int(step.starts[p]) : int(step.starts[p + 1])].any())
 
 
 def _has_gradient(name: str, reference: Reference, owed: list[Computed]) -> bool:
@@ -159,8 +174,9 @@ def _has_gradient(name: str, reference: Reference, owed: list[Computed]) -> bool
 def _names(step: Step, reference: Reference) -> dict[str, list[Name]]:
     """By parameter what stands for it in the reference: one tensor, or one for each rank."""
     return {
-        p.name: [(p.name, rank) for rank in step.ranks] if p.name in reference.split else [(p.name, None)]
+        p.name: [(name, rank) for rank in step.ranks] if name in reference.split else [(name, None)]
         for p in step.parameters
+        for name in [p.name.removesuffix(f" (stage {p.stage})")]
     }
 
 

@@ -10,6 +10,19 @@ from failuremap.audit.delivered import Origin
 NOTHING_COMPARED = "no step was compared with one process: "
 
 
+SAME_NAMES = (
+    "parameters of several stages have one name: give the layers of a stage the names that they have in the whole model"
+)
+
+
+def unused(names: Sequence[str]) -> str:
+    """Parameters without a gradient in the reference."""
+    return (
+        f"{words.listed(names)}: the job has an update, and a single process has no gradient: does the objective lack "
+        "a term of the loss?"
+    )
+
+
 def part(name: str, rank: int | None) -> str:
     """'up.weight on rank 1': a rank's part of a parameter."""
     return name if rank is None else f"{name} on rank {rank}"
@@ -29,7 +42,7 @@ def weights_differ(names: Sequence[str]) -> str:
     """Ranks that hold other weights under one name: one process has one of them."""
     return (
         f"the ranks hold different weights of {words.listed(names)}, and one process holds one; where each rank has a "
-        "part of it, say along which dimension, shards = {'name': 0}; experts of each rank's own can't be compared"
+        "part of it, experts for one, say along which dimension:  shards = {'name': 0}"
     )
 
 
@@ -78,6 +91,7 @@ def origins(found: Mapping[Origin, Sequence[str]], functions: Mapping[str, str])
         Origin.BACKWARD: "its gradients are added up as all others are, so backward itself gave others than those of "
         f"one process{f'; activations cross the ranks in {crossed}' if crossed else ''}",
         Origin.PARTS_ALONE: "each rank steps on its part of the gradient; the parts added up are that of one process",
+        Origin.OWN_DIVISOR: "the gradient is right, and divided by fewer ranks than that of all others",
         Origin.PARTS_AVERAGED: "the ranks average their parts of the gradient, which added up are that of one process",
     }
     return [f"{words.listed(found[origin])}: {told}" for origin, told in where.items() if found.get(origin)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit.delivered import Delivered, Origin
+from failuremap.audit.delivered import Delivered, Difference, Origin
 from failuremap.audit.faults import Asked
 from failuremap.audit.fit import tolerance
 from failuremap.audit.observe import Fitted, Observation
@@ -75,7 +75,9 @@ def unlike(fitted: Fitted, delivered: Delivered, own_names: Mapping[str, str], a
         for p in np.flatnonzero(_apart(fitted, observation, main)):
             name, rank = fitted.step.parameters[p].name, observation.ranks[0]
             update, right = _vectors(fitted, rank, int(p), main.coefficients)
-            origins.setdefault(name, set()).add(delivered.origin(own_names[name], rank, right, update, agreeing))
+            is_part = list(own_names.values()).count(own_names[name]) > 1
+            seen = Difference(own_names[name], rank, is_part, right, update)
+            origins.setdefault(name, set()).add(delivered.origin(seen, agreeing))
             times = _times_right(fitted, observation, main, int(p), update, right)
             if times is not None:
                 found.scaled[name] = times

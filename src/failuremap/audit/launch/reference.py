@@ -43,7 +43,7 @@ class Reference:
     def wanted(self) -> str:
         """What the job must keep for it, beside batches and weights: see capture/keeping.py."""
         kept = ["model"] if "build" not in self.names else []
-        return ",".join(kept + (["every-rank"] if "shards" in self.names else []))
+        return ",".join(kept + (["every-rank"] if {"shards", "stages"} & self.names else []))
 
     def run(self, folder: Path, timeout: float | None) -> None:
         """Compute the gradients of one process for the windows that the job kept in a folder.

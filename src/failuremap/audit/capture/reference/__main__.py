@@ -55,7 +55,8 @@ class _Run:
 
     def run(self) -> None:
         """Compares nothing: writes what each contribution of each window should be."""
-        windows = read_windows(self._folder, getattr(self._user, "shards", {}))
+        stages = bool(getattr(self._user, "stages", False))
+        windows = read_windows(self._folder, getattr(self._user, "shards", {}), stages=stages)
         model = self._guarded(make_model, self._folder, getattr(self._user, "build", None))
         gather = getattr(self._user, "gather", None)
         roundings: dict[str, float] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,19 @@ class Window:
     Args:
         kept: What each rank kept, by rank.
         shards: By the name of a parameter, or a pattern, the dimension that a script's own code splits it along.
+        stages: Whether each rank holds some of the layers: passes of all ranks are then one contribution.
+        before: The window before; what each rank holds a part of stays so.
     """
 
-    def __init__(self, kept: Mapping[int, dict[str, Any]], shards: Mapping[str, int]) -> None:
-        self.kept, self._shards = dict(sorted(kept.items())), shards
+    def __init__(
+        self,
+        kept: Mapping[int, dict[str, Any]],
+        shards: Mapping[str, int],
+        *,
+        stages: bool = False,
+        before: Window | None = None,
+    ) -> None:
+        self.kept, self._shards, self._stages = dict(sorted(kept.items())), shards, stages
         first = next(iter(self.kept.values()))
         self.optimizer, self.count = int(first["optimizer"]), int(first["count"])
         missing = sorted(set(range(first["world_size"])) - set(self.kept))
@@ -51,16 +60,20 @@ class Window:
                     f"smaller {'batch' if batches > BATCH_LIMIT >> 20 else 'model of the same code'}"
                 )
         self.models = _same_batches({rank: _passes(found) for rank, found in self.kept.items()})
+        self.places: dict[int, int] = before.places if before is not None else self._placed()
+        """By rank which part it holds of the parameters that are split."""
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """The buffers of rank 0 when the window began."""
-        return dict(self.kept[0]["buffers"])
+        """The buffers of rank 0 when the window began, and of stages those of each."""
+        held = self.kept.values() if self._stages else [self.kept[0]]
+        return {name: buffer for kept in reversed([*held]) for name, buffer in kept["buffers"].items()}
 
     @property
     def evaluating(self) -> set[str]:
         """Names of the modules that were not in training mode."""
-        return set(self.kept[0]["evaluating"])
+        held = self.kept.values() if self._stages else [self.kept[0]]
+        return {name for kept in held for name in kept["evaluating"]}
 
     def sharded_along(self, name: str) -> int | None:
         """The dimension along which the ranks of a model hold a parameter in parts, by the script's own code."""
@@ -69,18 +82,33 @@ class Window:
     def weights(self) -> dict[str, Tensor]:
         """All parameters of the model, whole."""
         found: dict[str, Tensor] = {}
-        for rank, kept in self.kept.items():
+        for kept in self.kept.values():
             for name, held in kept["parameters"].items():
                 dim = self.sharded_along(name)
                 if "parts" in held:
                     whole = found.setdefault(name, torch.zeros(held["shape"], dtype=held["local"].dtype))
                     _lay_into(whole, held)
-                elif dim is None and rank == 0:
-                    found[name] = held["local"]
-                elif dim is not None and rank == self.models[0][0]:
-                    parts = [self.kept[other]["parameters"][name]["local"] for other in self.models[0]]
-                    found[name] = torch.cat(parts, dim)
+                elif dim is None:
+                    found.setdefault(name, held["local"])
+                elif name not in found:
+                    found[name] = torch.cat(self._parts(name), dim)
         return found
+
+    def _placed(self) -> dict[int, int]:
+        """Ranks with the same parts are copies; where all parts are alike, each rank of a model holds one."""
+        prints: dict[str, int] = {}
+        found = {}
+        for rank, kept in self.kept.items():
+            held = kept["parameters"].items()
+            split = [part["local"] for name, part in held if self.sharded_along(name) is not None]
+            found[rank] = prints.setdefault(fingerprint(split), len(prints))
+        by_model = {rank: place for model in self.models for place, rank in enumerate(model)}
+        return found if len(prints) > 1 else by_model
+
+    def _parts(self, name: str) -> list[Tensor]:
+        """The parts of a parameter, each from the first rank that holds it."""
+        by_place = {place: rank for rank, place in reversed(self.places.items())}
+        return [self.kept[rank]["parameters"][name]["local"] for _, rank in sorted(by_place.items())]
 
     @property
     def trained(self) -> set[str]:
@@ -92,15 +120,14 @@ class Window:
         dim = self.sharded_along(name)
         if dim is None:
             return {None: whole}
-        found: dict[int | None, Tensor] = {}
-        for model in self.models:
-            sizes = [self.kept[rank]["parameters"][name]["local"].shape[dim] for rank in model]
-            found |= dict(zip(model, whole.split(sizes, dim), strict=True))
-        return found
+        parts = whole.split([part.shape[dim] for part in self._parts(name)], dim)
+        return {rank: parts[place] for rank, place in self.places.items()}
 
     def contributions(self, gather: Callable[[list[Batch]], Any] | None) -> list[Contribution]:
-        """One for each micro-batch of each model; with `gather`, one for each micro-batch of all ranks together."""
+        """One for each micro-batch of each model; with `gather` or stages, one for each of all ranks."""
         by_rank = {rank: _passes(found) for rank, found in self.kept.items()}
+        if self._stages:
+            return _of_stages(by_rank, gather)
         groups = [list(self.kept)] if gather else self.models
         found = []
         for ranks in groups:
@@ -122,7 +149,7 @@ class Window:
                 )
 
 
-def read_windows(folder: Path, shards: Mapping[str, int]) -> list[Window]:
+def read_windows(folder: Path, shards: Mapping[str, int], *, stages: bool = False) -> list[Window]:
     """All windows that the ranks kept in a folder, in order."""
     by_step: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
     for path in sorted(folder.glob("kept-rank*.pt")):
@@ -130,14 +157,64 @@ def read_windows(folder: Path, shards: Mapping[str, int]) -> list[Window]:
         by_step.setdefault((kept["count"], kept["optimizer"]), {})[kept["rank"]] = kept
     if not by_step:
         raise Refused("the job kept nothing to compare: no optimizer stepped behind a backward pass")
-    return [Window(kept, shards) for _, kept in sorted(by_step.items())]
+    windows: list[Window] = []
+    for _, kept in sorted(by_step.items()):
+        windows.append(Window(kept, shards, stages=stages, before=windows[-1] if windows else None))
+    return windows
+
+
+def _of_stages(
+    by_rank: Mapping[int, list[tuple[int, Batch]]], gather: Callable[[list[Batch]], Any] | None
+) -> list[Contribution]:
+    """One for each micro-batch, of all stages; one for the window where a rank has other passes than the others.
+
+    A schedule calls a stage for several micro-batches before the first of them goes backward. Where each rank runs one
+    stage, calls and passes come in the order of the micro-batches, behind a call that finds out shapes.
+    """
+    if gather is None:
+        raise Refused(
+            "stages = True, and no gather(batches): the first stage has the inputs and the last one the targets of a "
+            "micro-batch. Define one that returns both"
+        )
+    whole = [_put_together([batch for _, batch in passes]) for passes in by_rank.values()]
+    counts = {len(passes) for passes in by_rank.values()}
+    if len(counts) > 1:
+        members = [(rank, number) for rank, passes in by_rank.items() for number, _ in passes]
+        return [Contribution(members, gather(whole))]
+    (count,) = counts
+    return [
+        Contribution(
+            [(rank, passes[k][0]) for rank, passes in by_rank.items()], gather([_share(one, k, count) for one in whole])
+        )
+        for k in range(count)
+    ]
+
+
+def _put_together(batches: Sequence[Batch]) -> Batch:
+    calls = [call for batch in batches for call in batch.calls]
+    targets = [target for batch in batches for target in batch.targets]
+    told = tuple(value for batch in batches for value in batch.told)
+    return Batch(calls, targets, told, batches[0].left_out if batches else [])
+
+
+def _share(whole: Batch, k: int, count: int) -> Batch:
+    """One of `count` equal shares of the last that a window's batch holds."""
+
+    def mine(length: int) -> slice:
+        size, first = length // count, length % count
+        return slice(first + k * size, first + (k + 1) * size)
+
+    calls, targets = whole.calls[mine(len(whole.calls))], whole.targets[mine(len(whole.targets))]
+    return Batch(calls, targets, whole.told[mine(len(whole.told))], whole.left_out)
 
 
 def _passes(kept: Mapping[str, Any]) -> list[tuple[int, Batch]]:
-    return [
-        (one["backward"], Batch([Call(**call) for call in one["calls"]], one["targets"], one["told"], kept["left_out"]))
-        for one in kept.get("passes", ())
-    ]
+    """The passes by number, with what they are made of; one without a gradient has the number of the next."""
+    found: dict[int, list[Batch]] = {}
+    for one in kept.get("passes", ()):
+        batch = Batch([Call(**call) for call in one["calls"]], one["targets"], one["told"], kept["left_out"])
+        found.setdefault(one["backward"], []).append(batch)
+    return [(number, _put_together(batches)) for number, batches in found.items()]
 
 
 def _same_batches(passes: Mapping[int, list[tuple[int, Batch]]]) -> list[list[int]]:
