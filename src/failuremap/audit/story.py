@@ -290,7 +290,7 @@ class _Story:
         last.weights += part.weights
         last.norms = None if last.norms is None or part.norms is None else last.norms + part.norms
         last.absent, last.unwatched = last.absent + part.absent, last.unwatched + part.unwatched
-        last.clips += part.clips
+        last.clips += [clip for clip in part.clips if clip not in last.clips]  # one clip of all may be told for each
 
     def told(self) -> Rank:
         sort_into_runs(self.parts, self.parameters)

@@ -1,6 +1,7 @@
 """A small language model under DeepSpeed ZeRO, on CPUs."""
 
 import argparse
+import json
 import os
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -42,8 +43,12 @@ def main():
     parser.add_argument("--stage", type=int, default=1)
     parser.add_argument("--accum", type=int, default=1)
     parser.add_argument("--clip", type=float, default=0.0)
-    parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--counts", default="all", choices=["all", "own"])
+    parser.add_argument("--save", help="where rank 0 leaves the weights")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
+    parser.add_argument("--counts", default="all", choices=["all", "own", "batch"])
+    parser.add_argument("--groups", action="store_true", help="biases and the rest as two groups of parameters")
+    parser.add_argument("--zero", type=json.loads, default={}, help="further options of ZeRO")
+    parser.add_argument("--config", type=json.loads, default={}, help="further options of DeepSpeed")
     args = parser.parse_args()
     torch.set_num_threads(1)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no compiler is needed then
@@ -52,24 +57,34 @@ def main():
     model = TinyLM()
     config = {
         "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": args.accum,
-        "gradient_clipping": args.clip, "zero_optimization": {"stage": args.stage},
-        "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False, "bf16": {"enabled": args.bf16},
-        "steps_per_print": 10**9, "wall_clock_breakdown": False,
+        "gradient_clipping": args.clip, "zero_optimization": {"stage": args.stage, **args.zero},
+        "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
+        "bf16": {"enabled": args.precision == "bf16"},
+        "fp16": {"enabled": args.precision == "fp16", "initial_scale_power": 10},
+        "steps_per_print": 10**9, "wall_clock_breakdown": False, **args.config,
     }  # fmt: skip
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    engine, optimizer, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    biases = [parameter for parameter in model.parameters() if parameter.dim() < 2]
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+    groups = [{"params": biases, "lr": 0.2}, {"params": matrices}] if args.groups else model.parameters()
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(groups, lr=0.1), config=config)
     g = torch.Generator().manual_seed(1000 * args.seed + dist.get_rank())
     for _ in range(args.steps):
         window = [batch(g) for _ in range(args.accum)]
-        count = torch.tensor(sum(int((targets != -100).sum()) for _, targets in window), dtype=torch.float32)
+        counts = [(targets != -100).sum().float() for _, targets in window]
+        count = sum(counts)
         if args.counts == "all":
             dist.all_reduce(count)
-        for words, targets in window:
-            loss = F.cross_entropy(engine(words).float().view(-1, WORDS), targets.reshape(-1), reduction="sum") / count
-            if args.counts == "all":
-                loss = loss * dist.get_world_size()
-            engine.backward(loss * args.accum)  # which divides by the steps
+            count = count / dist.get_world_size()
+        for (words, targets), own in zip(window, counts):
+            loss = F.cross_entropy(engine(words).float().view(-1, WORDS), targets.reshape(-1), reduction="sum")
+            # engine.backward divides by the number of batches in a window
+            engine.backward(loss / own if args.counts == "batch" else loss / count * args.accum)
             engine.step()
+    if args.save:
+        with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=args.stage == 3):
+            weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        if dist.get_rank() == 0:
+            torch.save(weights, args.save)
     dist.destroy_process_group()
 
 

@@ -45,6 +45,7 @@ def start(recorder: Recorder) -> None:
     from failuremap.audit.capture import (
         collectives,
         data_parallel,
+        deepspeed,
         flattened,
         functional,
         graph,
@@ -57,7 +58,7 @@ def start(recorder: Recorder) -> None:
     )
 
     current = recorder
-    reduction = (data_parallel, sharded, flattened, stages, swapping, collectives, functional)
+    reduction = (data_parallel, sharded, flattened, deepspeed, stages, swapping, collectives, functional)
     for part in (parameters, optimizers, losses, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)

@@ -247,8 +247,9 @@ def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 def _held(recorder: Recorder, parameter: Tensor) -> dict[str, Any]:
     """This rank's part of a parameter, and where it lies in the whole."""
     watched = recorder.by_tensor.get(parameter)
-    layout = layout_of(parameter) if is_distributed(parameter) else getattr(watched, "piece", None)
-    found = local(parameter).detach()
+    weights, piece = (parameter, None) if watched is None else watched.weights()
+    layout = layout_of(parameter) if is_distributed(parameter) else piece
+    found = local(weights).detach()
     told = {"trained": parameter.requires_grad}
     if layout is None:
         return {"local": found, **told}

@@ -79,7 +79,8 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     """Writes down the update of one optimizer step, and the weights that it starts from."""
     recorder.flush_backward()
     collectives.tell(recorder)
-    stepper = recorder.stepper(optimizer)
+    recorder.stand_ins.announce(optimizer)
+    stepper = recorder.stepper(recorder.stand_ins.stepping(optimizer))
     if recorder.keeping is not None:
         recorder.keeping.on_step(stepper)
     in_part = recorder.sampling.is_in_part(stepper)
@@ -112,21 +113,31 @@ class _Found:
 
 def _found(recorder: Recorder, optimizer: Optimizer, in_part: bool) -> _Found:
     found = _Found()
+    if why := recorder.stand_ins.unread(optimizer):
+        found.unwatched.append(why)
+        return found
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
-        watched = recorder.watch(parameter)
-        if watched is None:
+        standing_for = recorder.stand_ins.found(parameter)
+        watched = recorder.watch(parameter) if standing_for is None else None
+        if standing_for is None and watched is None:
             found.unwatched += [type(parameter).__name__] if parameter.grad is not None else []
-            continue
-        if in_part and not watched.chosen:
-            found.new |= not watched.named and parameter.grad is not None
-            continue
-        gradient = watched.stepped_on()
-        if gradient is None or not is_readable(gradient):
-            found.absent.append(recorder.modules.name(parameter) or f"parameter {watched.id}")
-            found.unwatched += [type(gradient).__name__] if gradient is not None else []
-        else:
-            found.present.append(watched)
+        for one in standing_for or ([] if watched is None else [watched]):
+            _sort_in(recorder, found, one, in_part)
     return found
+
+
+def _sort_in(recorder: Recorder, found: _Found, watched: Watched, in_part: bool) -> None:
+    """Puts a parameter to those that have a gradient, or to those that have none."""
+    if in_part and not watched.chosen:
+        found.new |= not watched.named and watched.stepped_on() is not None
+        return
+    gradient = watched.stepped_on()
+    if gradient is None or not is_readable(gradient):
+        tensor = watched.tensor()
+        found.absent.append(recorder.modules.name(tensor) or f"parameter {watched.id}")
+        found.unwatched += [type(gradient).__name__] if gradient is not None else []
+    else:
+        found.present.append(watched)
 
 
 def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watched], optimizer: Optimizer) -> None:
@@ -135,9 +146,8 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
     updates, weights = [], []
     lengths = Lengths()
     for watched in present:
-        tensor = watched.tensor()
-        gradient = watched.stepped_on()
-        assert tensor is not None and gradient is not None
+        gradient, (tensor, _) = watched.stepped_on(), watched.weights()
+        assert gradient is not None
         piece = watched.read(gradient, "update")
         updates.append(_unscaled(piece, optimizer))
         weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))

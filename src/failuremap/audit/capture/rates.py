@@ -15,7 +15,7 @@ from failuremap.audit.capture.watching import Watched
 def rates(optimizer: Optimizer, stepped: Sequence[Watched]) -> list[tuple[float | None, int]]:
     """Learning rates in the order of the parameters, with the number of parameters that follow one another at each."""
     by_parameter = {id(p): _rate(group.get("lr")) for group in optimizer.param_groups for p in group["params"]}
-    each = (by_parameter.get(id(watched.tensor())) for watched in stepped)
+    each = (by_parameter.get(id(watched.held())) for watched in stepped)
     return [(rate, len(list(same))) for rate, same in groupby(each)]
 
 

@@ -27,6 +27,7 @@ from failuremap.audit.capture.pieces import SUMS, together
 from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
 from failuremap.audit.capture.stages import Stages
+from failuremap.audit.capture.standing_in import StandIns
 from failuremap.audit.capture.watching import Backward, Watched, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 
@@ -72,6 +73,7 @@ class Recorder:
         self.modules, self.stages = Modules(), Stages()
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
+        self.stand_ins = StandIns()
         self._sketches: dict[tuple[int, ...], Sketch] = {}
 
     def _reset(self) -> None:
@@ -366,9 +368,9 @@ class Recorder:
     def _write_end(self) -> None:
         if self.writer is None and not self.errors:  # no gradient came through this process: a data loader, say
             return
-        used = [watched for watched in self.watched if watched.named and watched.tensor() is not None]
+        used = [watched for watched in self.watched if watched.named and watched.held() is not None]
         with torch.no_grad():
-            sketches = [watched.read(_plain(watched.tensor()), "weights") for watched in used]
+            sketches = [watched.read(watched.weights()[0].detach(), "weights") for watched in used]
         payload = together(sketches) if sketches else None
         ids = [watched.id for watched in used]
         fields = {
@@ -377,11 +379,6 @@ class Recorder:
         self.write(fields, payload, ids)
         assert self.writer is not None
         self.writer.close()
-
-
-def _plain(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None
-    return tensor.detach()
 
 
 def _number(value: Any) -> Any:

@@ -15,13 +15,30 @@ from failuremap.audit.capture.sketch import COORDINATES, Sketch
 from failuremap.audit.trace import as_runs
 
 
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where the elements that an optimizer steps on lie in a tensor that it holds in place of parameters."""
+
+    tensor: Callable[[], Tensor | None]
+    """A weak reference to it."""
+    start: int
+    """The first of them, in the flattened tensor."""
+    size: int
+    whole_weights: bool
+    """Whether the parameter itself holds all weights on this rank; else its weights are read in the tensor."""
+
+    def part_of(self, tensor: Tensor) -> Tensor:
+        """These elements of the tensor, or of its gradient."""
+        return tensor.detach().reshape(-1).narrow(0, self.start, self.size)
+
+
 @dataclass
 class Watched:
     """One parameter that the recorder watches."""
 
     id: int
     tensor: Callable[[], Tensor | None]
-    """A weak reference to the one that the optimizer steps on."""
+    """A weak reference to it: to the shard that the optimizer steps on, where a wrapper shards it."""
     sketch: Sketch
     dtype: str
     shape: tuple[int, ...]
@@ -38,6 +55,8 @@ class Watched:
     """Where a wrapper keeps gradients of it that are not in .grad yet."""
     piece: Layout | None = None
     """Which elements of it this rank has, where they are told by a wrapper and not by a DTensor."""
+    place: Place | None = None
+    """Where the optimizer steps on it, where it holds another tensor in its place."""
     readers: dict[str, tuple[Layout | None, Sketch | ShardSketch]] = field(default_factory=dict)
     """By what its gradient, its update and its weights are read, and how each is distributed over ranks, if it is."""
     told: set[str] = field(default_factory=set)
@@ -62,8 +81,31 @@ class Watched:
         reader = self._reader(tensor, of)
         return reader.sample(self._here(tensor, reader))
 
+    def held(self) -> Tensor | None:
+        """The tensor that an optimizer holds for it."""
+        return self.tensor() if self.place is None else self.place.tensor()
+
+    def weights(self) -> tuple[Tensor, Layout | None]:
+        """Its weights, as far as this rank has them, and which elements they are; None: all, or as a DTensor says."""
+        found = self.tensor() if self.place is None or self.place.whole_weights else self.place.tensor()
+        assert found is not None
+        if self.place is None or self.place.whole_weights:
+            return found, self._piece_of("weights")
+        return self._shaped(self.place.part_of(found)), self.piece
+
+    def _piece_of(self, of: str) -> Layout | None:
+        whole = of == "gradient" or (of == "weights" and self.place is not None and self.place.whole_weights)
+        return None if whole else self.piece
+
+    def _shaped(self, part: Tensor) -> Tensor:
+        return part.view(self.shape) if self.piece is None else part
+
     def stepped_on(self) -> Tensor | None:
         """The gradient that an optimizer finds; empty where this rank holds nothing of the parameter."""
+        if self.place is not None:
+            held = self.place.tensor()
+            gradient = None if held is None else held.grad
+            return None if gradient is None else self._shaped(self.place.part_of(gradient))
         tensor = self.tensor()
         if tensor is None or tensor.grad is not None or self.piece is None or self.piece.run != (0, 0):
             return None if tensor is None else tensor.grad
@@ -76,8 +118,7 @@ class Watched:
         return found if isinstance(reader, Sketch) or is_distributed(tensor) else found.reshape(-1)[: reader.shape[0]]
 
     def _reader(self, tensor: Tensor, of: str) -> Sketch | ShardSketch:
-        piece = self.piece if of != "gradient" else None
-        layout = layout_of(tensor) if is_distributed(tensor) else piece
+        layout = layout_of(tensor) if is_distributed(tensor) else self._piece_of(of)
         if of not in self.readers:
             if layout is not None and layout.shape != self.shape:
                 raise TypeError(f"the {of} of parameter {self.id} has the shape {layout.shape}, expected {self.shape}")
