@@ -11,6 +11,8 @@ from jobs.split.cases import CASES
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SAID = {
     "pipeline-alike": "if they are meant to be one weight, the gradients of its copies are not added up",
+    "hand-stages-tied-apart": "if they are meant to be one weight, the gradients of its copies are not added up",
+    "hand-stages-scaled": "which pass goes on from which can't be told",
     "context-two-pairs-averaged": "the factor 1/2 is the size of the groups of 2 ranks, out of 4",
     "context-detached": "the part of the gradient that crosses the ranks is missing (gathered-part-detached)",
     "experts-in-groups": "groups of ranks each step on their own gradients of expert.bias, expert.weight",

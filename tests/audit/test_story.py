@@ -8,7 +8,8 @@ import pytest
 from audit.small_traces import numbers, opened, passed, ranks_of, stepped
 from audit.traces import HandJob, backward, end, header, loss, parameter, step, write_records
 from failuremap.audit import trace
-from failuremap.audit.story import Layout, Rank, read_rank
+from failuremap.audit.layouts import Layout
+from failuremap.audit.story import Rank, read_rank
 from failuremap.errors import TraceError
 
 

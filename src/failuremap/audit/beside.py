@@ -36,6 +36,10 @@ class Call:
     rows: int
     """Rows that are gathered while autograd records, and come without a gradient."""
     errors: tuple[str, ...]
+    sent: tuple[float, ...] = ()
+    """Numbers by which what is sent is known again on another rank."""
+    passes: int = 0
+    """Backward passes that had ended before it was sent."""
 
     @property
     def crosses(self) -> bool:
@@ -95,6 +99,7 @@ class BesideReader:
             other_elements=int(fields.get("other_elements", 0)), waiting=int(fields.get("waiting", 0)),
             carries_gradient=bool(fields.get("carries_gradient", False)), rows=int(fields.get("rows", 0)),
             errors=tuple(map(str, fields.get("errors", ()))),
+            sent=tuple(map(float, fields.get("sent", ()))), passes=int(fields.get("passes", 0)),
         )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ ONE_MODEL = (
 STAGES = (
     "ranks send tensors on before their backward passes end, and not all of them have a loss: they seem to be stages "
     "of one model (a pipeline), whose gradients nothing needs to add up, but for copies of one weight "
-    "(tied-copies-not-summed); pipelines are not judged"
+    "(tied-copies-not-summed); which pass goes on from which can't be told, so nothing is judged: each pass but the "
+    "last stage's has to start from a gradient just as the next stage sent it after a pass"
 )
 
 

@@ -208,6 +208,8 @@ def _left_open(judged: Judged, step: Step) -> Iterator[str]:
 def _cut_off(step: Step, *, few: bool) -> list[Call]:
     """Calls that take a tensor with a gradient which autograd does not follow; few numbers are figures for a log."""
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
+    if step.pipelines is not None:  # the stage before goes on from what comes back
+        calls = [call for call in calls if call.function not in ("send", "isend")]
     sites = {call.site for call in gathered_calls(step)}
     found = {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values()
     return [

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import shard_words
+from failuremap.audit.layouts import Layout
 from failuremap.audit.models import one_rank_a_model
-from failuremap.audit.story import Layout, Parameter, Part, Rank
+from failuremap.audit.story import Parameter, Part, Rank
 
 if TYPE_CHECKING:
     from failuremap.audit.windows import Step

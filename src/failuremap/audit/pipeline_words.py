@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from failuremap.audit import words
 from failuremap.audit.shard_words import ranks
 
+BY_HAND = (
+    "the script hands the gradients on from stage to stage: what a stage sends is taken for the gradient of its input, "
+    "and a factor there would not be seen"
+)
+
 
 def told_by_first(groups: Sequence[Sequence[int]]) -> str:
     """Which ranks stand for the others."""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from failuremap.audit.beside import Beside, BesideReader, norms_of
 from failuremap.audit.discarded import sort_into_runs
+from failuremap.audit.layouts import Layout, layout_of
 from failuremap.audit.record_checks import check_losses, check_size
 from failuremap.audit.stages import Stage, name_on, one_window, stage_of
-from failuremap.audit.trace import Trace, of_runs
+from failuremap.audit.trace import Trace
 from failuremap.errors import TraceError
 
 
@@ -32,20 +33,6 @@ class Parameter:
     """The pipeline stage that it is of; its name says so, too."""
     held_as: frozenset[str] = frozenset()
     """Whether several modules hold, or held, it (several) and whether one of them embeds (embedding)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How several ranks hold something of one parameter together, as one of them sees it."""
-
-    parts: tuple[int, ...]
-    """Ranks whose numbers add up to the whole's."""
-    mesh: tuple[int, ...]
-    """All ranks that it is distributed over."""
-    held: tuple[int, ...]
-    """Which of the sampled elements this rank has; told of updates only."""
-    span: tuple[tuple[int, int], ...]
-    """For each dimension the first index of this rank's part, and the one after its last."""
 
 
 @dataclass
@@ -75,6 +62,8 @@ class Backward:
     """Gradients as the script's own hooks left them, where it has any."""
     stage: Stage | None = None
     """Its place in a pipeline; None where it is of none."""
+    received: tuple[float, ...] = ()
+    """Numbers by which the gradients that it was started from are known again, where it was given any."""
 
     @property
     def fingerprints(self) -> frozenset[float]:
@@ -132,13 +121,17 @@ class Rank:
     """By what is distributed (gradient, update, weights) and the parameter's name."""
 
 
-def read_rank(trace: Trace) -> Rank:
+def read_rank(trace: Trace, stage: int | None = None) -> Rank:
     """Follows one trace from its first record to its last.
+
+    Args:
+        trace: The trace.
+        stage: The pipeline stage that the rank runs, where the trace does not say it.
 
     Raises:
         TraceError: A record is whole and does not follow the format.
     """
-    story = _Story(trace.rank)
+    story = _Story(trace.rank, stage)
     for number, record in enumerate(trace.records()):
         try:
             story.read(record.fields, record.payload)
@@ -153,8 +146,8 @@ def read_rank(trace: Trace) -> Rank:
 class _Story:
     """The state of following a trace: what is pending for the next step of each parameter."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, stage: int | None = None) -> None:
+        self.rank, self.stage = rank, stage
         self.parameters: dict[int, Parameter] = {}
         self.layouts: dict[tuple[str, str], Layout] = {}
         self.pending: dict[int, Backward] = {}
@@ -179,24 +172,21 @@ class _Story:
 
     def _parameter(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
         size = int(np.prod(fields["shape"], dtype=np.int64))
+        stage = fields.get("stage", self.stage)
         self.parameters[fields["id"]] = Parameter(
-            name_on(fields["name"], fields.get("stage")), fields["rows"], fields["coordinates"], fields["dtype"], size,
-            bool(fields.get("sparse")), fields.get("stage"), frozenset(fields.get("held_as", ())),
+            name_on(fields["name"], stage), fields["rows"], fields["coordinates"], fields["dtype"], size,
+            bool(fields.get("sparse")), stage, frozenset(fields.get("held_as", ())),
         )  # fmt: skip
 
     def _layout(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        parts, mesh = of_runs(fields["parts"]), of_runs(fields["mesh"])
-        if self.rank not in parts or not set(parts) <= set(mesh):
-            raise ValueError(f"parts={parts} of mesh={mesh}, without rank {self.rank} or outside the mesh")
-        held = tuple(map(int, fields.get("held", ())))
-        span = tuple((int(first), int(stop)) for first, stop in fields.get("span", ()))
         name = self.parameters[fields["id"]].name
-        self.layouts[fields["of"], name] = Layout(parts, mesh, held, span)
+        self.layouts[fields["of"], name] = layout_of(fields, self.rank)
 
     def _backward(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         number = self.last_backward = fields["id"]
         if number not in self.pending:
             found = Backward(number, fields["via"], fields["unseen"], fields["path"], stage=stage_of(fields))
+            found.received = tuple(map(float, fields.get("received", ())))
             self.pending[number] = found
         check_size(payload, self._rows((*fields["parameters"], *fields["altered"])))
         check_losses(fields["losses"])

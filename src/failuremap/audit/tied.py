@@ -1,13 +1,13 @@
-"""Tied of one weight on several stages of a pipeline: their gradients are parts of one, and have to be added up.
+"""Copies of one weight on several stages of a pipeline: their gradients are parts of one, and have to be added up.
 
 Nothing in a trace says that two parameters are meant to be one weight. That they begin alike, element by element, is
 what copies have in common; so have stages that were drawn from one seed.
 
-certain      the script copied one to the other, or several modules held it in one process, or both embed under one name
-suspected    one of them embeds
-otherwise    chance, most likely: a note
+certain      the script copied one to the other; or several modules held it in one process, and nothing else is alike
+suspected    one of them embeds, or was held so
+otherwise    a seed, most likely: a note
 
-Tied that step alike are one parameter here, whose contributions are the sums of theirs.
+Copies that step alike are one parameter here, whose contributions are the sums of theirs.
 
 Legend: K contributions, R ranks, P parameters, L numbers of all parameters.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit import pipeline_words
 from failuremap.audit.faults import Fault, Judged
+from failuremap.audit.fit import tolerance
 from failuremap.audit.joining import whole_weights
 from failuremap.audit.story import Parameter, Rank
 from failuremap.catalogue.signs import Sign
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from failuremap.audit.windows import Step
 
 Numbers = NDArray[np.float32]
-
-# relative difference, squared, up to which copies step alike
-_ALIKE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,8 @@ def tied_at_start(ranks: Sequence[Rank]) -> list[Tied]:
             key = parameter.size, numbers[: parameter.coordinates].tobytes()
             alike.setdefault(key, []).append(parameter)
     groups = [sorted(same, key=lambda p: p.stage or 0) for same in alike.values() if len({p.stage for p in same}) > 1]
-    return [_tied(same, ranks) for same in groups]
+    one_seed = any(not _has(same, "several") for same in groups)
+    return [_tied(same, ranks, one_seed=one_seed) for same in groups]
 
 
 def _first_weights(ranks: Sequence[Rank]) -> dict[str, Numbers]:
@@ -77,12 +76,14 @@ def _first_weights(ranks: Sequence[Rank]) -> dict[str, Numbers]:
     return {name: numbers for weights in reversed(whole) for name, numbers in weights.items()}
 
 
-def _tied(same: Sequence[Parameter], ranks: Sequence[Rank]) -> Tied:
-    embedding = ["embedding" in parameter.held_as for parameter in same]
-    called = {parameter.name.removesuffix(f" (stage {parameter.stage})") for parameter in same}
-    several = any("several" in parameter.held_as for parameter in same)
-    certain = several or (all(embedding) and len(called) == 1) or _copied(same, ranks)
-    return Tied(tuple(parameter.name for parameter in same), certain, any(embedding))
+def _tied(same: Sequence[Parameter], ranks: Sequence[Rank], *, one_seed: bool) -> Tied:
+    shared = _has(same, "several")
+    certain = (shared and not one_seed) or _copied(same, ranks)
+    return Tied(tuple(parameter.name for parameter in same), certain, shared or _has(same, "embedding"))
+
+
+def _has(same: Sequence[Parameter], held_as: str) -> bool:
+    return any(held_as in parameter.held_as for parameter in same)
 
 
 def _copied(same: Sequence[Parameter], ranks: Sequence[Rank]) -> bool:
@@ -108,7 +109,8 @@ def add_up_tied(step: Step, copies: Sequence[Tied]) -> Step:
     for found, places in _placed(step, copies):
         others = places[1:]
         columns = [slice(int(step.starts[p]), int(step.starts[p + 1])) for p in places]
-        if not all(_same(updates_RL[:, columns[0]], updates_RL[:, other]) for other in columns[1:]):
+        limit = tolerance(step.parameters[places[0]].dtype, 1)
+        if not all(_same(updates_RL[:, columns[0]], updates_RL[:, other], limit) for other in columns[1:]):
             apart.append(found)
             continue
         alike.append(found)
@@ -138,9 +140,9 @@ def _placed(step: Step, copies: Sequence[Tied]) -> Iterator[tuple[Tied, list[int
             yield found, places
 
 
-def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+def _same(first: NDArray[np.float64], second: NDArray[np.float64], limit: float) -> bool:
     apart, size = ((first - second) ** 2).sum(), (first**2 + second**2).sum()
-    return bool(size > 0 and apart <= _ALIKE * size)
+    return bool(size > 0 and apart <= limit**2 * size)
 
 
 def judge_tied(judged: Judged, fitted: Fitted) -> None:
@@ -154,6 +156,7 @@ def judge_tied(judged: Judged, fitted: Fitted) -> None:
     if pipelines is None:
         return
     judged.notes.append(pipeline_words.told_by_first(pipelines.groups))
+    judged.notes += [pipeline_words.BY_HAND] if pipelines.by_hand else []
     judged.notes += [pipeline_words.copies_added_up(found.names) for found in pipelines.alike]
     left = np.any([o.unexplained for o in fitted.observations], axis=0)
     unexplained = {parameter.name for parameter, is_left in zip(fitted.step.parameters, left, strict=True) if is_left}
@@ -163,5 +166,7 @@ def judge_tied(judged: Judged, fitted: Fitted) -> None:
             judged.faults.append(Fault("local copies", {Sign.COPIES_APART}, sentence, parameters=list(found.names)))
         elif found.certain or found.suspected:
             judged.unexplained.append(pipeline_words.copies_suspected(found.names))
-        else:
-            judged.notes.append(pipeline_words.copies_unlikely(found.names))
+    if unlikely := [
+        name for found in pipelines.apart if not (found.certain or found.suspected) for name in found.names
+    ]:
+        judged.notes.append(pipeline_words.copies_unlikely(unlikely))

@@ -13,13 +13,14 @@ from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
 from failuremap.audit.findings import findings, made_equal, split_by_hand
+from failuremap.audit.handed_on import read_ranks
 from failuremap.audit.judge import judge
 from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.reference import read_reference
 from failuremap.audit.shares import even_enough
 from failuremap.audit.stages import micro_batches
-from failuremap.audit.story import Rank, read_rank
+from failuremap.audit.story import Rank
 from failuremap.audit.told import in_words_of, leave_open, starts_apart
 from failuremap.audit.trace import Trace, read_folder
 from failuremap.audit.windows import Assembler, Step
@@ -51,7 +52,7 @@ def diagnose(folder: Path, *, unit: str | None = None, promise: Promise = "mean"
             promise=promise,
             reasons=_not_started(Path(folder)),
         )
-    ranks = [read_rank(trace) for trace in traces]
+    ranks = read_ranks(traces)
     story = _story(traces, ranks, unit, promise)
     asked = Asked(unit, story.noun, promise, _full_window(ranks))
     steps = Assembler(ranks, story.world_size).steps()
@@ -76,7 +77,7 @@ def so_far(folder: Path, unit: str | None, promise: Promise) -> Look:
     if not traces:
         return Look()
     missing = set(range(int(traces[0].header["world_size"]))) - {trace.rank for trace in traces}
-    ranks = [read_rank(trace) for trace in traces]
+    ranks = read_ranks(traces)
     steps = max((part.count + 1 for rank in ranks for part in rank.parts), default=0)
     common = min(len(rank.parts) for rank in ranks)
     if missing or not common:

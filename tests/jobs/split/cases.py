@@ -34,6 +34,16 @@ CASES = {
         Case("pipeline-alike", "split/stages.py", "--tied seed --fault tied", 2, UNTOLD, **NONE),
         wrong("pipeline-clip", "split/stages.py", "--clip 0.3 --fault clip", 2, "norm-misses-shards", **NONE),
     ],
+    "pipeline by hand": [
+        right("hand-stages", "split/hand_stages.py", f"--order last-first {EXACT}", 4, **NONE),
+        wrong("hand-stages-counts", "split/hand_stages.py", "--stages 3 --order one-by-one --lengths uneven", 3,
+              "mean-of-microbatch-means", **NONE),
+        wrong("hand-stages-one", "split/hand_stages.py", "--detach --fault one-stage", 4,
+              "param-without-hook", **NONE),
+        right("hand-stages-tied", "split/hand_stages.py", f"--tied --detach {EXACT}", 2, **NONE),
+        Case("hand-stages-tied-apart", "split/hand_stages.py", "--tied --fault tied", 2, UNTOLD, **NONE),
+        Case("hand-stages-scaled", "split/hand_stages.py", "--arrival scaled", 2, UNTOLD, **NONE),
+    ],
     "context": [
         right("context", "split/context.py", "", 2, **NONE),
         right("context-two-pairs", "split/context.py", "", 4, **NONE),

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 # calls of one entry whose memory is remembered; the others are counted only
 _SPAN_LIMIT = 10_000
 _ERROR_LIMIT = 3
@@ -46,6 +48,8 @@ class Entry:
     spans: list[Span] = field(default_factory=list)
     waiting: int = 0
     errors: list[str] = field(default_factory=list)
+    sent: list[Tensor] = field(default_factory=list)
+    """Numbers by which what is sent is known again, where another rank may go backward from it."""
 
     def fields(self, backward_count: int, gradients: Gradients) -> dict[str, Any]:
         """The entry as a trace holds it; what is empty is left out."""
@@ -60,6 +64,7 @@ class Entry:
             "rows": alike.rows, "waiting": self.waiting, "errors": self.errors,
             "parameters": sorted({id for ids, _ in met for id in ids}),
             "other_elements": sum(elements for ids, elements in met if not ids),
+            "sent": [number.item() for number in self.sent], "passes": alike.backward_count if self.sent else 0,
         }  # fmt: skip
         common = {"function": alike.function, "when": when, "own": alike.own, "site": alike.site}
         told = {key: value for key, value in optional.items() if value}

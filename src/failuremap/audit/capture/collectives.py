@@ -18,6 +18,7 @@ from torch import Tensor
 from failuremap.audit.capture.callers import caller_of
 from failuremap.audit.capture.calls import Alike, Entry, Gradients, Span
 from failuremap.audit.capture.layout import local
+from failuremap.audit.capture.prints import prints_of
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.trace import as_runs
 
@@ -39,6 +40,8 @@ _COLLECTIVES = {
     "send": (0, "tensor", 0, "tensor"),
     "isend": (0, "tensor", 0, "tensor"),
 }
+# sends of one entry that are known again
+_PRINT_LIMIT = 1024
 _GATHERS = ("all_gather", "all_gather_single", "all_gather_into_tensor")
 # what a script does with the handle of an asynchronous call before it reads the result
 _WAITS = ("wait", "synchronize", "get_future", "is_completed", "block_current_stream")
@@ -149,7 +152,10 @@ def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[st
             following and any(tensor.requires_grad for tensor in sent),
             sum(len(tensor) for tensor in received if tensor.dim()) if following and name in _GATHERS else 0,
         )
-        return recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
+        entry = recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
+        if name in ("send", "isend") and plain and not recorder.stages.known and len(entry.sent) < _PRINT_LIMIT:
+            entry.sent += prints_of(sent)
+        return entry
     except Exception as error:
         recorder.note_error("collective", error)
         return None

@@ -19,6 +19,7 @@ from failuremap.audit.capture import likelihoods as likely
 from failuremap.audit.capture import logits
 from failuremap.audit.capture.callers import place_of_call
 from failuremap.audit.capture.layout import whole
+from failuremap.audit.capture.prints import handed
 from failuremap.audit.capture.recorder import Recorder
 
 _MARK = "failuremap.loss"
@@ -195,6 +196,16 @@ def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[st
     except Exception as error:
         recorder.note_error("backward", error)
     recorder.begin_backward(kind, unseen, path)
+    _note_handed(recorder, kind, args, kwargs)
+
+
+def _note_handed(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Notes what a pass starts from, where that is a gradient that another stage may have sent."""
+    try:
+        if recorder.depth == 1 and recorder.backward is not None and not recorder.stages.known:
+            recorder.backward.received = handed(kind, args, kwargs)
+    except Exception as error:
+        recorder.note_error("handed", error)
 
 
 def _path(recorder: Recorder) -> dict[str, Any]:

@@ -277,7 +277,7 @@ class Recorder:
             "kind": "backward", "id": backward.id, "via": backward.kind, "parameters": parameters, "kept": kept,
             "altered": [id for id, _ in altered], "unseen": backward.unseen, "path": backward.path,
             "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
-            **({"stage": backward.stage} if backward.stage else {}),
+            **backward.pipeline_fields(),
         }  # fmt: skip
         self.counts = []
         self.write(fields, together(sketches + [sketch for _, sketch in altered]), parameters)

@@ -35,6 +35,11 @@ class Stages:
         self._rounds: weakref.WeakKeyDictionary[Any, Counter[int]] = weakref.WeakKeyDictionary()
         self._pending: weakref.WeakKeyDictionary[Any, dict[int, Backward]] = weakref.WeakKeyDictionary()
 
+    @property
+    def known(self) -> bool:
+        """Whether a schedule of torch's numbers the micro-batches."""
+        return bool(self._rounds)
+
     def told_of(self, parameter: Tensor | None, modules: Modules) -> dict[str, Any]:
         """What a trace says of a parameter beside its name: the stage whose module holds it, and what holds it."""
         fields: dict[str, Any] = {}

@@ -184,3 +184,10 @@ class Backward:
     """Its place in a pipeline, as a trace says it."""
     starts_at_loss: bool = False
     """Whether the loss is what a call inside it starts from, of a stage that is called for the whole of it."""
+    received: list[Tensor] = field(default_factory=list)
+    """Numbers by which the gradients that it starts from are known again, where it is given any."""
+
+    def pipeline_fields(self) -> dict[str, Any]:
+        """What a trace says of a pass of a stage, beside what it says of all."""
+        fields = {"stage": self.stage, "received": [number.item() for number in self.received]}
+        return {name: value for name, value in fields.items() if value}
