@@ -31,6 +31,22 @@ def test_a_mean_gives_each_unit_the_scale_over_the_count():
     assert (term.has_K.tolist(), term.total_known, term.spread) == ([True, True], True, 1.0)
 
 
+def test_chunks_without_a_unit_are_no_term_though_their_targets_are_the_same():
+    chunk = {"reduction": "sum", "fingerprint": -600.0}
+
+    term = only_term(
+        passed(loss(3, 1.0, reduction="sum", fingerprint=7.0), loss(0, 1.0, **chunk), loss(0, 1.0, **chunk))
+    )
+
+    assert term.counts_K.tolist() == [3]
+
+
+def test_another_loss_over_the_same_targets_is_a_term_of_its_own():
+    (terms,) = read_losses([passed(loss(3, 1.0, fingerprint=7.0), loss(3, 0.5, fingerprint=7.0))], None).alternatives
+
+    assert [term.totals_K.tolist() for term in terms] == [[1.0], [0.5]]
+
+
 def test_a_sum_gives_each_unit_the_scale():
     term = only_term(passed(loss(4, 0.1, reduction="sum")))
 

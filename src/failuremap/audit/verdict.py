@@ -231,7 +231,9 @@ def _own_failures(story: Story) -> list[str]:
 
 def _notes(story: Story) -> list[str]:
     """What a reader should know and what accuses nobody."""
-    notes = _counted(story, (note for step in story.judged for note in step.notes)) + judge_factors(story)[1]
+    notes = (
+        _counted(story, (note for step in story.judged for note in dict.fromkeys(step.notes))) + judge_factors(story)[1]
+    )
     notes += [*story.more_notes, *sampled.notes(story)]
     clear = [step for step in story.judged if not step.faults and not step.doubts and step.cells]
     if (

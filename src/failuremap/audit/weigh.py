@@ -133,7 +133,8 @@ def _told_apart(backward: Backward) -> Iterator[tuple[Any, dict[str, Any]]]:
     for loss in backward.losses:
         place = loss.get("place", loss["site"])
         same = (place, loss.get("fingerprint"))
-        again = before[same] if "fingerprint" in loss else 0
+        # chunks that count no unit have the same targets, and are no term
+        again = before[same] if "fingerprint" in loss and loss["count"] else 0
         before[same] += 1
         yield (place, again), loss
     if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
