@@ -67,10 +67,11 @@ def test_the_wheel_has_no_c_source(wheel_files):
     assert [name for name in wheel_files if Path(name).suffix in SOURCES] == []
 
 
-def test_the_wheel_has_the_compiled_kernel_where_there_is_a_compiler(require, wheel_files):
+def test_the_wheel_has_the_compiled_kernels_where_there_is_a_compiler(require, wheel_files):
     require("cc", "gcc", "clang")
 
-    assert [name.startswith("failuremap/aggregate/_exact.") for name in compiled(wheel_files)] == [True]
+    kernels = sorted(name.split(".")[0] for name in compiled(wheel_files))
+    assert kernels == ["failuremap/aggregate/_exact", "failuremap/audit/capture/_sketch"]
 
 
 def test_without_a_compiler_the_wheel_is_built_and_sums_by_numpy(tmp_path):
@@ -92,7 +93,7 @@ def test_without_a_compiler_the_wheel_is_built_and_sums_by_numpy(tmp_path):
     assert printed == "None [3.0, 3.0]"
 
 
-def test_the_sdist_has_the_c_source(tmp_path):
+def test_the_sdist_has_the_c_sources(tmp_path):
     tree = copy_of_the_tree(tmp_path)
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
 
@@ -100,7 +101,8 @@ def test_the_sdist_has_the_c_source(tmp_path):
 
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        assert any(name.endswith("src/failuremap/aggregate/_exact.c") for name in archive.getnames())
+        sources = sorted(name.partition("/src/failuremap/")[2] for name in archive.getnames() if name.endswith(".c"))
+    assert sources == ["aggregate/_exact.c", "audit/capture/_sketch.c"]
 
 
 def test_the_wheel_has_nothing_but_the_package(wheel_files):

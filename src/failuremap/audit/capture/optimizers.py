@@ -164,11 +164,11 @@ class Lengths:
     """The length of the whole update, by which clipping written by hand is known."""
 
     def __init__(self) -> None:
-        self._squares: dict[tuple[int, ...], list[Tensor]] = {}
+        self._squares: dict[tuple[int, ...], list[Tensor | float]] = {}
         self._small: dict[tuple[int, ...], list[Tensor]] = {}
         self._known = True
 
-    def add(self, gradient: Tensor, square: Tensor | None, layout: Layout | None) -> None:
+    def add(self, gradient: Tensor, square: Tensor | float | None, layout: Layout | None) -> None:
         """Takes in this rank's part of one gradient, and the sum of its squares, where it is known."""
         self._known &= not gradient.is_sparse and (layout is None or layout.disjoint)
         if self._known:
@@ -197,10 +197,13 @@ def _by_kind(tensors: list[Tensor]) -> list[list[Tensor]]:
     return list(kinds.values())
 
 
-def _root(squares: list[Tensor]) -> float:
-    if len({square.device for square in squares}) > 1:
-        squares = [square.cpu() for square in squares]
-    return math.sqrt(torch.stack([square.double() for square in squares]).sum().item())
+def _root(squares: list[Tensor | float]) -> float:
+    tensors = [square for square in squares if isinstance(square, Tensor)]
+    if len({square.device for square in tensors}) > 1:
+        tensors = [square.cpu() for square in tensors]
+    # one transfer for all that lie on another device
+    found = torch.stack([square.double() for square in tensors]).sum().item() if tensors else 0.0
+    return math.sqrt(found + sum(square for square in squares if not isinstance(square, Tensor)))
 
 
 def _unscaled(piece: Piece, optimizer: Optimizer) -> Piece:

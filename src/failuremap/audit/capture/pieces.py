@@ -4,7 +4,7 @@
     sums[b]   = sum of sign * number over the signed numbers at b, b + SUMS, b + 2 SUMS ...
 
 Reading happens where a gradient passes by and costs an operation or two; the many small ones that are left are done for
-a whole record together, when it is written.
+a whole record together, when it is written. Where the compiled kernel reads, nothing is left: a sketch is made at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -38,20 +39,42 @@ class Plan:
     """Where the sampled elements stand among the numbers of a piece, the signed ones first; -1: not on this rank."""
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(Protocol):
     """What was read of one tensor."""
 
-    plan: Plan
-    signed: Tensor | None
-    taken: Tensor | None
-    square: Tensor | None = None
+    square: Tensor | float | None
     """The sum of all squares, where it was measured along the way."""
 
     def over(self, scale: Tensor) -> Piece:
         """The piece of the tensor over a number."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Numbers of a tensor, of which a sketch is still to be made."""
+
+    plan: Plan
+    signed: Tensor | None
+    taken: Tensor | None
+    square: Tensor | float | None = None
+
+    def over(self, scale: Tensor) -> Waiting:
+        """The piece of the tensor over a number."""
         signed, taken = (None if part is None else part / scale for part in (self.signed, self.taken))
-        return Piece(self.plan, signed, taken)
+        return Waiting(self.plan, signed, taken)
+
+
+@dataclass(slots=True)
+class Made:
+    """A sketch, or sampled elements alone, with nothing left to do."""
+
+    numbers: bytes
+    """float32, as they stand in memory."""
+    square: Tensor | float | None = None
+
+    def over(self, scale: Tensor) -> Made:
+        """The piece of the tensor over a number."""
+        return Made((np.frombuffer(self.numbers, np.float32) / np.float32(scale.item())).tobytes())
 
 
 def plan(signs: Tensor | None, taken: int, at: Tensor) -> Plan:
@@ -65,6 +88,16 @@ def plan(signs: Tensor | None, taken: int, at: Tensor) -> Plan:
 
 def together(pieces: Sequence[Piece]) -> Numbers:
     """The sketches of pieces, one after another, as a trace holds them."""
+    waiting = [piece for piece in pieces if isinstance(piece, Waiting)]
+    if len(waiting) == len(pieces):
+        return _finished(waiting)
+    ends = np.cumsum([len(piece.plan.at) + (SUMS if len(piece.plan.signs) else 0) for piece in waiting])
+    finished = iter(np.split(_finished(waiting), ends) if waiting else [])
+    parts = (piece.numbers if isinstance(piece, Made) else next(finished).tobytes() for piece in pieces)
+    return np.frombuffer(bytearray().join(parts), np.float32)
+
+
+def _finished(pieces: Sequence[Waiting]) -> Numbers:
     order = _arranged(tuple(piece.plan for piece in pieces))
     signed = _joined([_padded(piece.signed) for piece in pieces if piece.signed is not None])
     taken = _joined([piece.taken.reshape(-1) for piece in pieces if piece.taken is not None])

@@ -19,11 +19,12 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from failuremap.audit.capture.calls import Calls
+from failuremap.audit.capture.hooks import hook_of
 from failuremap.audit.capture.keeping import Keeping
 from failuremap.audit.capture.layout import is_distributed
 from failuremap.audit.capture.names import Modules
 from failuremap.audit.capture.notices import Notices
-from failuremap.audit.capture.pieces import SUMS, together
+from failuremap.audit.capture.pieces import SUMS, Piece, together
 from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
 from failuremap.audit.capture.stages import Stages
@@ -135,7 +136,7 @@ class Recorder:
         )
         self.watched.append(watched)
         self.by_tensor[tensor] = watched
-        watched.hook = tensor.register_hook(functools.partial(self._hook, watched))
+        watched.hook = tensor.register_hook(hook_of(self, lambda: watched))
         return watched
 
     def let_go(self, tensor: Tensor) -> tuple[Watched | None, str]:
@@ -159,15 +160,9 @@ class Recorder:
             if watched.tensor() is None:
                 watched.tensor = weakref.ref(tensor)
                 if tensor.requires_grad:
-                    watched.hook = tensor.register_hook(functools.partial(self._hook, watched))
+                    watched.hook = tensor.register_hook(hook_of(self, lambda: watched))
         except Exception as error:
             self.note_error("take_back", error)
-
-    def _hook(self, watched: Watched, gradient: Tensor) -> None:
-        if self.sampling.in_part and not watched.chosen and self.backward is not None:
-            self.backward.passed_by = True
-        else:
-            self.on_gradient(watched, gradient)
 
     @quiet
     def on_gradient(self, watched: Watched, gradient: Tensor) -> None:
@@ -184,6 +179,10 @@ class Recorder:
             watched.dtype = str(gradient.dtype).removeprefix("torch.")
         sketch = watched.read(gradient, "gradient")
         watched.sparse |= gradient.is_sparse
+        self.keep(backward, watched, sketch)
+
+    def keep(self, backward: Backward, watched: Watched, sketch: Piece) -> None:
+        """Adds what was read of a gradient to the running pass."""
         if watched.holds_gradient():
             backward.kept.append(watched.id)
         backward.parameters.append(watched.id)

@@ -13,8 +13,9 @@ import math
 import torch
 from torch import Tensor
 
+from failuremap.audit.capture import compiled
 from failuremap.audit.capture.layout import Layout
-from failuremap.audit.capture.pieces import SUMS, Piece, plan, together
+from failuremap.audit.capture.pieces import SUMS, Piece, Waiting, plan, together
 from failuremap.audit.capture.sketch import Sketch, combined, square_of
 
 # elements whose places in the whole are worked out at a time
@@ -41,6 +42,18 @@ class ShardSketch:
         """Which of the sketch's sampled elements lie in the shard."""
         self._positions = positions
         self._make_plans()
+        self._compiled = None if compiled.kernel is None else self._compile()
+
+    def _compile(self) -> compiled.Compiled | None:
+        """The kernel's way to read the shard, where it is one run of the whole."""
+        sketch, size = self._sketch, math.prod(self.shape)
+        signs, first = None, 0
+        if not sketch.raw:
+            if self._start < 0 or not size:
+                return None
+            row, first = divmod(self._start, sketch.width)
+            signs = sketch.left.cpu()[row:], sketch.right
+        return compiled.Compiled(self.shape, sketch.coordinate_count, self._at, self._positions, signs, first)
 
     def _make_plans(self) -> None:
         sketch, count = self._sketch, len(self.positions)
@@ -83,7 +96,8 @@ class ShardSketch:
 
     def sample(self, tensor: Tensor) -> Piece:
         """The sampled elements of the whole, zero where they lie on another rank."""
-        return Piece(self._sampled_plan, None, self._taken(tensor))
+        made = None if self._compiled is None else self._compiled.sample(tensor)
+        return made or Waiting(self._sampled_plan, None, self._taken(tensor))
 
     def _taken(self, tensor: Tensor) -> Tensor | None:
         return tensor.reshape(-1).index_select(0, self._at.to(tensor.device)) if self.positions else None
@@ -94,6 +108,10 @@ class ShardSketch:
         Raises:
             TypeError: It has not the shard's shape.
         """
+        if self._compiled is not None:
+            made = self._compiled.read(tensor) if keep else self._compiled.measure(tensor)
+            if made is not None:
+                return made
         if tuple(tensor.shape) != self.shape:
             raise TypeError(f"a shard has the shape {tuple(tensor.shape)}, expected {self.shape}")
         if self._sketch.raw:
@@ -101,9 +119,9 @@ class ShardSketch:
         if self._run:
             flat = tensor.reshape(-1)
             flat = torch.nn.functional.pad(flat, (self._before, 0)) if self._before else flat
-            return Piece(self._flat_plan, flat.clone() if keep else flat, None)
+            return Waiting(self._flat_plan, flat.clone() if keep else flat, None)
         row, square = self._row(tensor, measure=not keep)
-        return Piece(self._row_plan, row, self._taken(tensor), square)
+        return Waiting(self._row_plan, row, self._taken(tensor), square)
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """This shard's part of the whole sketch, `row_count` float32 numbers."""

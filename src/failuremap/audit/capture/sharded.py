@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
+from failuremap.audit.capture.hooks import hook_of
 from failuremap.audit.capture.late import after_import
 from failuremap.audit.capture.recorder import Recorder, quiet
+from failuremap.audit.capture.watching import Watched
 
 _MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param"
+_WATCHED = "_failuremap_watched"
+"""Where FSDPParam, which holds the gathered parameter anyway, says for which one it was watched."""
 
 
 def install(recorder: Recorder) -> None:
@@ -42,27 +47,34 @@ def _watch_gathering(recorder: Recorder, module: ModuleType) -> None:
 def on_gathered(recorder: Recorder, managed: Any) -> None:
     """Puts the recorder's hook on a parameter that has just been gathered, if it is the first time."""
     gathered, parameter = managed._unsharded_param, managed.sharded_param
-    known = recorder.by_tensor.get(gathered)
-    if known is not None and known is recorder.by_tensor.get(parameter):
+    # looking tensors up in every pass would cost more than reading the small ones
+    before, watched = managed.__dict__.get(_WATCHED, (None, None))
+    if before is gathered and watched.tensor() is parameter:
         return
-    watched = recorder.watch(parameter)
+    known, watched = recorder.by_tensor.get(gathered), recorder.watch(parameter)
     if watched is None:
         return
     reference = weakref.ref(managed)
     watched.waiting = functools.partial(_waiting, reference)
     recorder.modules.stand_for(gathered, functools.partial(_shard, reference))
     recorder.by_tensor[gathered] = watched
+    managed.__dict__[_WATCHED] = gathered, watched
     if known is None:
-        gathered.register_hook(functools.partial(_on_gradient, recorder, reference))
+        gathered.register_hook(hook_of(recorder, _finding(recorder, reference)))
 
 
-@quiet
-def _on_gradient(recorder: Recorder, reference: weakref.ref[Any], gradient: Tensor) -> None:
-    """Notes the gradient by the shard that is there now: loading or moving a model puts new ones in."""
-    parameter = _shard(reference)
-    watched = None if parameter is None else recorder.by_tensor.get(parameter)
-    if watched is not None:
-        recorder.on_gradient(watched, gradient)
+def _finding(recorder: Recorder, reference: weakref.ref[Any]) -> Callable[[], Watched | None]:
+    """Finds the parameter by the shard that is there now: loading or moving a model puts new ones in."""
+    last: Watched | None = None
+
+    def find() -> Watched | None:
+        nonlocal last
+        parameter = _shard(reference)
+        if last is None or parameter is None or last.tensor() is not parameter:
+            last = None if parameter is None else recorder.by_tensor.get(parameter)
+        return last
+
+    return find
 
 
 def _waiting(reference: weakref.ref[Any]) -> tuple[Tensor | None, ...]:

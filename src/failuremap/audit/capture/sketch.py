@@ -16,7 +16,8 @@ import math
 import torch
 from torch import Tensor
 
-from failuremap.audit.capture.pieces import SUMS, Piece, plan, together
+from failuremap.audit.capture import compiled
+from failuremap.audit.capture.pieces import SUMS, Piece, Waiting, plan, together
 
 RAW_SIZE = 128
 COORDINATES = 64
@@ -41,8 +42,10 @@ class Sketch:
         self.row_count = self.size if self.raw else COORDINATES + SUMS
         self._sampled_plan = plan(None, self.coordinate_count, torch.arange(self.coordinate_count))
         self.flat = False
+        self._compiled: compiled.Compiled | None = None
         if self.raw:
             self.index = torch.arange(self.size)
+            self._compile(shape)
             return
         generator = _generator(shape)
         self.width = _width(shape, self.size)
@@ -57,6 +60,12 @@ class Sketch:
         self._row_plan = plan(self.right, COORDINATES, length + torch.arange(COORDINATES))
         if self.flat:
             self._flat_plan = plan(self.signs(0, self.size), 0, self.index)
+        self._compile(shape)
+
+    def _compile(self, shape: tuple[int, ...]) -> None:
+        if compiled.kernel is not None:
+            signs, to = None if self.raw else (self.left, self.right), torch.arange(self.coordinate_count)
+            self._compiled = compiled.Compiled(shape, self.coordinate_count, self.index, to, signs)
 
     def signs(self, start: int, stop: int) -> Tensor:
         """The signs of a range of the flattened tensor."""
@@ -73,7 +82,8 @@ class Sketch:
 
     def sample(self, tensor: Tensor) -> Piece:
         """The sampled elements alone."""
-        return Piece(self._sampled_plan, None, self.coordinates(tensor))
+        made = None if self._compiled is None else self._compiled.sample(tensor)
+        return made or Waiting(self._sampled_plan, None, self.coordinates(tensor))
 
     def read(self, tensor: Tensor, *, keep: bool = True) -> Piece:
         """What the sketch is made of.
@@ -82,19 +92,29 @@ class Sketch:
             tensor: Of the sketch's shape.
             keep: The piece is needed when the tensor may have changed. Else it may be a view, and has the square.
         """
+        made = self.made(tensor) if keep else self._measured(tensor)
+        if made is not None:
+            return made
         if tensor.is_sparse:
             return self._read_sparse(tensor.coalesce())
         if self.flat:
-            return Piece(self._flat_plan, tensor.clone() if keep else tensor, None)
+            return Waiting(self._flat_plan, tensor.clone() if keep else tensor, None)
         if self.raw:
-            return Piece(self._sampled_plan, None, tensor.clone() if keep else tensor)
+            return Waiting(self._sampled_plan, None, tensor.clone() if keep else tensor)
         row, square = self._dense_row(tensor, measure=not keep)
-        return Piece(self._row_plan, row, torch.take(tensor, self.on(tensor, "index")), square)
+        return Waiting(self._row_plan, row, torch.take(tensor, self.on(tensor, "index")), square)
+
+    def made(self, tensor: Tensor) -> Piece | None:
+        """What `read` keeps, where the compiled kernel can read the tensor."""
+        return None if self._compiled is None else self._compiled.read(tensor)
+
+    def _measured(self, tensor: Tensor) -> Piece | None:
+        return None if self._compiled is None else self._compiled.measure(tensor)
 
     def _read_sparse(self, tensor: Tensor) -> Piece:
         if self.raw:
-            return self.sample(tensor)
-        return Piece(self._row_plan, self._sparse_row(tensor), self._sparse_coordinates(tensor))
+            return Waiting(self._sampled_plan, None, self._sparse_coordinates(tensor))
+        return Waiting(self._row_plan, self._sparse_row(tensor), self._sparse_coordinates(tensor))
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """The whole sketch, `row_count` float32 numbers."""
