@@ -57,7 +57,7 @@ def test_each_framework_has_a_right_job_and_a_wrong_one() -> None:
     assert [name for name, cases in CASES.items() if {case.is_right for case in cases} != {True, False}] == []
 
 
-PAGES = {"huggingface": "--nproc 2", "lightning": "--nproc 2", "jax": ""}
+PAGES = {"huggingface": "--nproc 2", "trl": "--nproc 2", "lightning": "--nproc 2", "jax": ""}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -46,6 +46,7 @@ TOKENS = {
     "-(categorical(model(x)) * gain * mask).sum() / mask.sum()": [(4, 1.0)],
     "((ppo() + 0.1 * (logp().exp() - logp() - 1)) * mask).sum() / 4": [(4, 1.0)],
     "with_entropy(model(x).log_softmax(-1))": [(4, 0.01), (4, 1.0)],
+    "ppo().mean() - logp()[mask.bool()].mean().expand(2).mean() / 2": [(4, 0.5), (6, 1.0)],
 }
 # also what the units are
 ROWS = {

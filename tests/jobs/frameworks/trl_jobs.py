@@ -58,7 +58,10 @@ def sft(args, common, words):
 def dpo(args, common, words):
     from trl import DPOConfig, DPOTrainer
 
-    config = DPOConfig(**common, max_length=48, loss_type=args.loss_type, beta=0.2)
+    config = DPOConfig(
+        **common, max_length=48, loss_type=args.loss_type.split("+"), beta=0.2,
+        label_smoothing=0.1 if args.loss_type in ("robust", "exo_pair") else 0.0,
+    )  # fmt: skip
     rows = made_up(args.rows, args.seed, {"prompt": (2, 8), "chosen": (2, 20), "rejected": (2, 20)})
     model = small_model(len(words))
     return DPOTrainer(model, copy.deepcopy(model), args=config, train_dataset=rows, processing_class=words)
@@ -67,7 +70,10 @@ def dpo(args, common, words):
 def grpo(args, common, words):
     from trl import GRPOConfig, GRPOTrainer
 
-    config = GRPOConfig(**common, num_generations=4, max_completion_length=8, loss_type=args.loss_type)
+    config = GRPOConfig(
+        **common, num_generations=4, max_completion_length=args.longest, loss_type=args.loss_type,
+        num_iterations=args.iterations, importance_sampling_level="sequence" if args.by_sequence else "token",
+    )  # fmt: skip
     rows = made_up(args.rows, args.seed, {"prompt": (2, 8)})
     return GRPOTrainer(
         small_model(len(words)), reward_funcs=lambda completions, **_: [float(len(set(c))) for c in completions],
@@ -84,6 +90,9 @@ def main():
     parser.add_argument("--accum", type=int, default=1)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--loss-type", default="")
+    parser.add_argument("--longest", type=int, default=8, help="tokens of an answer, for GRPO")
+    parser.add_argument("--iterations", type=int, default=1, help="steps on the same answers, for GRPO")
+    parser.add_argument("--by-sequence", action="store_true", help="one ratio for each answer, for GRPO")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--per-rank-counts", action="store_true", help="average_tokens_across_devices=False")
     args = parser.parse_args()

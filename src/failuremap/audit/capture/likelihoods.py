@@ -105,7 +105,7 @@ class _Reading:
             handle.remove()
         if self._is_of_other_scores():
             return
-        if self.apart is not None and (self.apart.own_numbers or (self.apart.combined and not self._is_even())):
+        if self.apart is not None and (self.apart.own_numbers or (self.apart.several and not self._is_even())):
             told = self.apart.events(self._by_node(), self._event)
             self.unseen[:] = [] if told else self.unseen
             for event in told:

@@ -62,7 +62,7 @@ class Units:
 
     at: Way
     path: str
-    """The operations between it and where backward starts: terms of a loss are told apart by it."""
+    """The operations between it and where backward starts, sums left out: terms of a loss are told apart by it."""
     masked: bool
     """Whether a mask was met on the way to it."""
     ends: set[Any] = field(default_factory=set)
@@ -108,7 +108,7 @@ def find(roots: Iterable[Tensor], sizes: dict[Any, int], is_seen: Callable[[Any]
         if passed is None or math.prod(sources[0].shape) > rows:
             found.setdefault(way, Units(way, path, masked))
         else:
-            stack.append((sources[0], f"{path}{name} ", masked or passed))
+            stack.append((sources[0], path if name in _LINEAR else f"{path}{name} ", masked or passed))
     units = list(found.values())
     others = set(found)
     if stack or not all(_Behind(unit, sizes, rows, others - {unit.at}).is_understood() for unit in units):
@@ -136,6 +136,8 @@ def _adds_scalars(way: Way, name: str, sources: list[Way]) -> bool:
 def _passes(way: Way, name: str, source: Way) -> bool | None:
     """None where the way ends; else whether a mask lies here."""
     if name in _SHAPES or name in _REDUCTIONS or (name in _LINEAR and way.shape == source.shape):
+        return False
+    if name == "Expand" and not source.shape:
         return False
     if name in _PICKS or name in _MASKS:
         return True
