@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit import copy_words, patterns, shard_words, words
 from failuremap.audit.crossings import crossings, tell_calls
+from failuremap.audit.exchanged import judge_exchanged
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.gathered import judge_gathered
 from failuremap.audit.held_apart import tell_held_apart
@@ -173,6 +174,7 @@ def _judge_left(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
             f"({words.listed([names[p] for p in np.flatnonzero(untouched)])})"
         )
     left = np.any([o.unexplained for o in fitted.observations], axis=0)
+    left = left & ~judge_exchanged(judged, fitted, left, signs)
     if left.any() and not judge_shards(judged, fitted, left, signs):
         _judge_unexplained(judged, fitted, left, names)
 

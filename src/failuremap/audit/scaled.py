@@ -50,9 +50,21 @@ def judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> No
             judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
         elif any(abs(factor / value - 1) < 0.01 for value in named | _ranks_over_holders(fitted, touched)):
             signs = {Sign.SOME_PARAMETERS} | _in_common(fitted, touched, scaled)
-            judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
+            fault = Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched)
+            if len(signs) == 1 and _averaged_beside_sums(fitted, factor, window):
+                fault.followed, fault.promise = ["mean"], "sum"
+            judged.faults.append(fault)
         else:
             judged.notes.append(sentence)
+
+
+def _averaged_beside_sums(fitted: Fitted, factor: float, window: int) -> bool:
+    """Whether a factor is that of a mean over the ranks, and the rule of most is a sum over them."""
+    ranks = len(fitted.step.ranks)
+    if ranks in {1, window} or abs(factor * ranks - 1) >= 0.01:
+        return False
+    clusters = fitted.observations[0].clusters
+    return bool(clusters) and bool((abs(clusters[0].solution.coefficients - 1) < 0.01).all())
 
 
 def _ranks_over_holders(fitted: Fitted, names: Collection[str]) -> set[float]:

@@ -99,6 +99,11 @@ class Sign(StrEnum):
         _IN_UPDATE,
         "backward gave other gradients than one process computes, and these were added up as all others are",
     )
+    OTHER_PARAMETER_ADDED = (
+        "other-parameter-added",
+        _IN_UPDATE,
+        "the update of a parameter holds the gradient of another one in place of its own, of some contributions",
+    )
     SAME_CONTRIBUTIONS = ("same-contributions", _IN_UPDATE, "the ranks' contributions are equal")
 
     PREVIOUS_UPDATE_ADDED = ("previous-update-added", _ADDED, "the gradient of the step before is added")

@@ -1,7 +1,8 @@
 """Slices of different parameters are added together: each element holds another parameter's gradient."""
 # mypy: disable-error-code="no-untyped-def"
 
-from failuremap.catalogue.mechanism import Clause, Mechanism
+from failuremap.catalogue.mechanism import Clause, Mechanism, signs
+from failuremap.catalogue.signs import Sign
 from failuremap.rules import Layout
 
 MECHANISM = Mechanism(
@@ -60,18 +61,21 @@ MECHANISM = Mechanism(
         Clause("nothing", "boundary", "Without a rank there is no update: [].", ("no rank",)),
     ),
     promised="sum",
+    by_signs_alone=True,
+    signs=signs({Sign.OTHER_PARAMETER_ADDED}),
+    never=frozenset({Sign.SINGLE_RANK}),
     separated_by="an update that the gradients of other parameters explain, and a parameter's own do not",
     symptoms=(
         "The ranks' lists of gradients differ, so an all_reduce pairs the wrong tensors.",
         "Expert gradients are scrambled for one topology; unrelated gradients are added.",
     ),
     audit_sees=(
-        "Parameters whose update is no combination of the gradients that backward computed for them, and, where ranks "
-        "unpack different views, replicas that drift apart."
+        "Parameters, by name, whose update holds another parameter's gradient from some ranks in place of their own, "
+        "and, where ranks unpack different views, replicas that drift apart."
     ),
     audit_blind=(
-        "The audit looks for each parameter's update among that parameter's own gradients; that those of another one "
-        "explain it is not tried."
+        "An update is held against the gradients of parameters of as many elements. What lies across the border of two "
+        "parameters, or of one of another size, is told as no combination of the gradients, without this name."
     ),
     repair=(
         "Pack the same parameters in the same order on every rank, with zeros for what is absent: for p in "

@@ -59,7 +59,8 @@ MECHANISM = Mechanism(
     ),
     audit_sees=(
         "With --promise sum: all units weigh alike, and each 1/R of what was promised, R being the number of ranks. "
-        "With the default promise such a job counts as a mean."
+        "With the default promise such a job counts as a mean. Where all else is summed, the parameters that are "
+        "averaged, by name."
     ),
     repair=(
         "Sum the parts, each a summed loss (reduction='sum'): for p in model.parameters(): dist.all_reduce(p.grad, "

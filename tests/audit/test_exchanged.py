@@ -1,0 +1,96 @@
+"""Updates that hold another parameter's gradient in place of their own are named; sums of both accuse nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audit.judging import kinds, last, the_fault
+from audit.traces import HandJob
+from failuremap.audit import diagnose
+from failuremap.catalogue.signs import Sign
+
+SHAPES = {"a.weight": (8, 16), "a.bias": (8,), "b.weight": (8, 16), "b.bias": (8,), "c.weight": (16, 16)}
+OTHER = {"a.weight": "b.weight", "b.weight": "a.weight", "a.bias": "b.bias", "b.bias": "a.bias"}
+EVEN = [[300], [300]]
+
+
+def exchanged(names, *, beside=0.0):
+    """The mean; but rank 1 has these parameters at each other's place. `beside`: how much of their own is in it."""
+
+    def update(window):
+        mean = window.combined(1 / len(window.counts_RM))
+        for name in names:
+            own, other = window.columns(name), window.columns(OTHER[name])
+            first, second = window.gradients_RML[:, 0, own], window.gradients_RML[:, 0, other]
+            mean[0, own] = (first[0] + second[1] + beside * first[1]) / 2
+            mean[1, own] = (first[1] + second[0] + beside * first[0]) / 2
+        return mean
+
+    return update
+
+
+def test_parameters_at_each_others_place_are_named_with_the_rank(tmp_path):
+    verdict = diagnose(HandJob(EVEN, exchanged(OTHER), shapes=SHAPES).write(tmp_path))
+
+    (finding,) = verdict.findings
+    assert [candidate.slug for candidate in finding.candidates] == ["misaligned-shards"]
+    assert finding.sentence == (
+        "4 of 5 parameters step on gradients of other parameters (a.bias, a.weight, b.bias and 1 more): a.weight on "
+        "that of b.weight from rank 1."
+    )
+    assert finding.parameters == sorted(OTHER)
+
+
+def test_small_parameters_are_told_where_a_larger_one_shows_how(tmp_path):
+    fault = the_fault(last(HandJob(EVEN, exchanged(["a.weight", "a.bias"]), shapes=SHAPES), tmp_path))
+
+    assert fault.parameters == ["a.bias", "a.weight"]
+    assert Sign.OTHER_PARAMETER_ADDED in fault.signs
+
+
+def test_small_parameters_alone_are_too_few_numbers(tmp_path):
+    judged = last(HandJob(EVEN, exchanged(["a.bias", "b.bias"]), shapes=SHAPES), tmp_path)
+
+    assert judged.faults == []
+    assert "2 of 5 parameters (a.bias, b.bias)" in judged.unexplained[0]
+
+
+def test_the_sum_of_both_parameters_gradients_is_no_exchange(tmp_path):
+    judged = last(HandJob(EVEN, exchanged(["a.weight", "b.weight"], beside=1.0), shapes=SHAPES), tmp_path)
+
+    assert judged.faults == []
+    assert "no combination of the gradients" in judged.unexplained[0]
+
+
+def test_a_rank_without_a_gradient_of_its_own_has_exchanged_nothing(tmp_path):
+    """Stages that hold copies of one weight each have a gradient of their own copy alone, and add them up."""
+
+    def alone(drawn, _):
+        drawn[0, :, 128 + 8 : 256 + 8] = 0  # rank 0 has none of b.weight, rank 1 none of a.weight
+        drawn[1, :, :128] = 0
+        return drawn
+
+    def update(window):
+        both = window.combined(1.0)
+        first, second = window.columns("a.weight"), window.columns("b.weight")
+        total = both[:, first] + both[:, second]
+        both[:, first] = both[:, second] = total
+        return both
+
+    judged = last(HandJob(EVEN, update, shapes=SHAPES, gradients=alone), tmp_path)
+
+    assert "exchanged" not in kinds(judged)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1.0])
+def test_what_no_two_parameters_explain_stays_unexplained(noise, tmp_path):
+    def update(window):
+        changed = exchanged(["a.weight"])(window)
+        changed[:, window.columns("a.weight")] += noise * np.random.default_rng(3).normal(size=128)
+        return changed
+
+    judged = last(HandJob(EVEN, update, shapes=SHAPES), tmp_path)
+
+    assert judged.faults == []
+    assert "1 of 5 parameters (a.weight)" in judged.unexplained[0]
