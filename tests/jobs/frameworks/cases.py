@@ -33,9 +33,11 @@ FRAMEWORKS = {
     "trl": Framework(("huggingface", "trl"), ("transformers.models.llama.modeling_llama",)),
     "lightning": Framework(("lightning",), ("lightning",)),
     "deepspeed": Framework(("deepspeed",), ("deepspeed",)),
+    # torchtune imports the datasets library: see above
+    "torchtune": Framework(("torchtune", "huggingface", "trl"), ("sentencepiece", "safetensors")),
     "jax": Framework(("flax",), ("jax", "optax", "flax.linen", "flax.nnx", "flax.training.train_state")),
 }
-HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX = (
+HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE = (
     f"frameworks/{name}.py"
     for name in (
         "hf_trainer",
@@ -45,6 +47,7 @@ HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX = (
         "deepspeed_zero",
         "jax_ways",
         "jax_flax",
+        "torchtune_recipe",
     )
 )
 
@@ -113,6 +116,32 @@ CASES: dict[str, list[Case]] = {
         right("zero-3", ZERO, '--stage 3 --accum 2 --clip 0.05 --groups --zero {"sub_group_size":3000}', 2),
         wrong("zero-3-counts", ZERO, "--stage 3 --accum 2 --counts own", 2, "replica-means-ignore-counts"),
         Case("zero-2-offload", ZERO, '--stage 2 --counts own --zero {"offload_optimizer":{"device":"cpu"}}', 2, UNSEEN),
+    ],
+    "torchtune": [
+        right("torchtune", TUNE, "", 2, timeout=180.0),
+        right("torchtune-lora", TUNE, "--recipe lora_finetune_distributed", 2, timeout=180.0),
+        wrong("torchtune-not-times-world", TUNE, "--own-copy not-times-world", 2,
+              "global-denominator-averaged-again divided-twice", timeout=180.0),
+    ],
+    "jax": [
+        right("jax", WAYS, "shard_map", None),
+        right("jax-scan", WAYS, "shard_map --inside scan --accum 3", None),
+        right("jax-counted", WAYS, "shard_map --counted --accum 3", None),
+        right("jax-pmap", WAYS, "pmap --without-params", None),
+        right("jax-jit", WAYS, "jit", None),
+        right("jax-processes", WAYS, "processes", 2),
+        right("jax-nnx", FLAX, "nnx", None),
+        wrong("jax-own-means", WAYS, "shard_map --own-means", None, "replica-means-ignore-counts"),
+        wrong("jax-scan-last", WAYS, "shard_map --inside last --accum 3", None, "accumulator-overwritten"),
+        wrong("jax-multisteps", WAYS, "shard_map --accum 3", None, "mean-of-microbatch-means"),
+        wrong("jax-pmap-summed", WAYS, "pmap --reduce sum", None, "replicas-summed"),
+        wrong("jax-reduced-twice", WAYS, "shard_map --reduce mean-of-sum", None, "replicas-summed"),
+        wrong("jax-jit-multisteps", WAYS, "jit --accum 3", None, "mean-of-microbatch-means"),
+        wrong("jax-processes-own-means", WAYS, "processes --own-means", 2, "replica-means-ignore-counts"),
+        wrong("jax-processes-multisteps", WAYS, "jit-processes --accum 3", 2, "mean-of-microbatch-means"),
+        wrong("jax-linen-own-means", FLAX, "linen --own-means", None, "replica-means-ignore-counts"),
+        Case("jax-parts", WAYS, "shard_map --apart", None, ("not measured",)),
+        Case("jax-added-up-before", WAYS, "pmap --late", None, ("not measured",)),
     ],
 }
 # fmt: on
