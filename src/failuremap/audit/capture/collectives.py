@@ -209,10 +209,11 @@ def tell(recorder: Recorder) -> None:
 
 def _gradients(recorder: Recorder) -> Iterator[tuple[int, int, int]]:
     for watched in recorder.watched:
-        gradient = getattr(watched.tensor(), "grad", None)
-        span = None if gradient is None else _span(gradient)
-        if span is not None:
-            yield span[0], span[1], watched.id
+        own = getattr(watched.tensor(), "grad", None)
+        for gradient in (own,) if watched.place is None else (own, watched.stepped_on()):
+            span = None if gradient is None else _span(gradient)
+            if span is not None:
+                yield span[0], span[1], watched.id
 
 
 def _group(recorder: Recorder, ranks: tuple[int, ...]) -> int:

@@ -80,6 +80,8 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
     recorder.flush_backward()
     collectives.tell(recorder)
     recorder.stand_ins.announce(optimizer)
+    settled = recorder.sampling.in_part or recorder.stand_ins.unread(optimizer)
+    unmatched = 0 if settled else recorder.copies.look(recorder, optimizer)
     stepper = recorder.stepper(recorder.stand_ins.stepping(optimizer))
     if recorder.keeping is not None:
         recorder.keeping.on_step(stepper)
@@ -96,8 +98,16 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
         fields |= {"absent": found.absent, "unwatched": found.unwatched}
         fields |= {"in_part": True, "unread": recorder.sampling.unread - stepper.unread} if in_part else {}
         fields |= {"new": True} if new else {}
+        fields |= {"unmatched": unmatched} if unmatched else {}
+        fields |= _unlike(recorder, found.present)
         _write_step(recorder, fields, found.present, optimizer)
     recorder.after_step(stepper)
+
+
+def _unlike(recorder: Recorder, present: list[Watched]) -> dict[str, Any]:
+    """The parameters of which an optimizer steps on copies that do not equal them."""
+    apart = recorder.copies.follow(present)
+    return {"unlike": [recorder.modules.name(watched.tensor()) for watched in apart]} if apart else {}
 
 
 @dataclass
@@ -245,12 +255,23 @@ def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ..
     recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit)})
 
 
+def _gradients(recorder: Recorder, parameter: Tensor) -> list[tuple[Watched | None, Tensor | None]]:
+    """The gradient of a tensor that an optimizer steps on, by the parameters that it is of."""
+    standing_for = recorder.stand_ins.found(parameter)
+    if standing_for is None:
+        return [(recorder.by_tensor.get(parameter), parameter.grad)]
+    return [(watched, watched.stepped_on()) for watched in standing_for]
+
+
 @quiet
 def on_value_clip(recorder: Recorder, parameters: Iterable[Tensor], limit: Any) -> None:
     """Writes down the gradients before a clip by value, which no coefficients describe."""
     recorder.flush_backward()
-    pairs = [(recorder.by_tensor.get(parameter), parameter.grad) for parameter in parameters]
-    known = [(watched, grad) for watched, grad in pairs if watched is not None and is_readable(grad)]
+    recorder.copies.look(recorder)
+    pairs = [pair for parameter in parameters for pair in _gradients(recorder, parameter)]
+    known = [
+        (watched, grad) for watched, grad in pairs if watched is not None and grad is not None and is_readable(grad)
+    ]
     if recorder.sampling.in_part:
         known = [(watched, grad) for watched, grad in known if watched.chosen]
     if known:

@@ -47,6 +47,7 @@ def _watch_parameter_groups(recorder: Recorder) -> None:
     def add_param_group(self: torch.optim.Optimizer, param_group: dict[str, Any]) -> None:
         original(self, param_group)
         try:
+            recorder.copies.note(self)
             for parameter in self.param_groups[-1]["params"]:
                 watched = recorder.watch(parameter)
                 if watched is not None and watched.piece is not None:  # no module holds it while it is gathered

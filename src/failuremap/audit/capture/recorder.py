@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from failuremap.audit.capture.calls import Calls
+from failuremap.audit.capture.copies import Copies
 from failuremap.audit.capture.hooks import hook_of
 from failuremap.audit.capture.keeping import Keeping
 from failuremap.audit.capture.layout import is_distributed
@@ -75,6 +76,7 @@ class Recorder:
         self.watched: list[Watched] = []
         self.by_tensor = WeakTensorKeyDictionary()
         self.stand_ins = StandIns()
+        self.copies = Copies()
         self._sketches: dict[tuple[int, ...], Sketch] = {}
 
     def _reset(self) -> None:
@@ -183,8 +185,9 @@ class Recorder:
 
     def keep(self, backward: Backward, watched: Watched, sketch: Piece) -> None:
         """Adds what was read of a gradient to the running pass."""
-        if watched.holds_gradient():
+        if place := watched.holds_gradient():
             backward.kept.append(watched.id)
+            backward.kept_in_copies |= place == "copy"
         backward.parameters.append(watched.id)
         backward.sketches.append(sketch)
 
@@ -202,6 +205,7 @@ class Recorder:
         self.sampling.note_pass(self.backward_count)
         if self.keeping is not None:
             self.keeping.begin_pass(self.backward_count)
+        self.copies.look(self)
         self._go_behind_own_hooks()
 
     def end_backward(self) -> None:
@@ -277,6 +281,7 @@ class Recorder:
             "altered": [id for id, _ in altered], "unseen": backward.unseen, "path": backward.path,
             "losses": [{key: _number(value) for key, value in loss.items()} for loss in losses], "counts": self.counts,
             **backward.pipeline_fields(),
+            **({"kept_in_copies": True} if backward.kept_in_copies else {}),
         }  # fmt: skip
         self.counts = []
         self.write(fields, together(sketches + [sketch for _, sketch in altered]), parameters)

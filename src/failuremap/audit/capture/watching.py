@@ -32,9 +32,9 @@ class Place:
         return tensor.detach().reshape(-1).narrow(0, self.start, self.size)
 
 
-@dataclass
+@dataclass(eq=False)
 class Watched:
-    """One parameter that the recorder watches."""
+    """One parameter that the recorder watches; equal to itself alone."""
 
     id: int
     tensor: Callable[[], Tensor | None]
@@ -53,6 +53,10 @@ class Watched:
     """Handle of the second hook, behind the script's own ones; there only where the script has any."""
     waiting: Callable[[], Iterable[Tensor | None]] | None = None
     """Where a wrapper keeps gradients of it that are not in .grad yet."""
+    in_copy: Callable[[], Tensor | None] | None = None
+    """Finds what has been accumulated in a copy since the last step."""
+    reached: bool = False
+    """Whether autograd has ever brought a gradient of it."""
     piece: Layout | None = None
     """Which elements of it this rank has, where they are told by a wrapper and not by a DTensor."""
     place: Place | None = None
@@ -73,6 +77,7 @@ class Watched:
             of: Which: "gradient", "update" or "weights".
         """
         keep = of == "gradient"  # the others are written down before the job goes on
+        self.reached |= keep
         if of in self._plain and type(tensor) is Tensor:
             return self.sketch.read(tensor, keep=keep)
         reader = self._reader(tensor, of)
@@ -154,13 +159,19 @@ class Watched:
                 ranks = {"parts": as_runs(layout.parts), "mesh": as_runs(layout.mesh)}
                 yield {"kind": "layout", "id": self.id, "of": of, **ranks, **where}
 
-    def holds_gradient(self) -> bool:
-        """Whether a gradient is accumulated before a backward; if not, whatever came before it was discarded."""
+    def holds_gradient(self) -> str:
+        """Where a gradient is accumulated before a backward: "model", or "copy" where the optimizer steps on one.
+
+        '' where there is none: whatever came before it was discarded.
+        """
         tensor = self.tensor()
         gradient = None if tensor is None else tensor.grad
-        if self.waiting is None:
-            return gradient is not None and self._is_live(gradient)
-        return any(self._is_live(held) for held in (gradient, *self.waiting()) if held is not None)
+        if gradient is not None and self._is_live(gradient):
+            return "model"
+        if self.waiting is not None and any(self._is_live(held) for held in self.waiting() if held is not None):
+            return "model"
+        held = None if self.in_copy is None else self.in_copy()
+        return "copy" if held is not None and self._is_live(held) else ""
 
     def _is_live(self, gradient: Tensor) -> bool:
         if type(gradient) is Tensor and gradient.shape == self.shape:
@@ -188,6 +199,8 @@ class Backward:
     sketches: list[Piece] = field(default_factory=list)
     losses: list[dict[str, Any]] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
+    kept_in_copies: bool = False
+    """Whether some of these gradients were in copies alone, which may be written over."""
     altered: list[tuple[int, Piece]] = field(default_factory=list)
     passed_by: bool = False
     """Whether it reached a parameter that was not read."""
