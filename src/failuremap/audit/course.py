@@ -82,6 +82,8 @@ def _of_micro_batch(place: int) -> Callable[[Sequence[Judged], int], float | Non
 
     def count(steps: Sequence[Judged], index: int) -> float | None:
         cells = steps[index].cells
+        if any(cell.count is None for cell in cells):  # the term is not in every micro-batch
+            return None
         chosen = sorted({cell.micro_batch for cell in cells})[place]
         counts = [cell.count for cell in cells if cell.micro_batch == chosen]
         return steps[index].micro_batch_count * sum(count or 0.0 for count in counts)

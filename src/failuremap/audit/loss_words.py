@@ -1,6 +1,8 @@
-"""The sentences of a verdict on losses that no function of PyTorch made."""
+"""The sentences of a verdict on losses that no function of PyTorch made, or that several lines make."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def weights_from_logits(function: str, site: str) -> str:
@@ -61,4 +63,18 @@ def rows_added_up(total: float, noun: str) -> str:
         f"together all {noun}s weigh {total:.4g} of the mean, and so many numbers of the loss stand in a row: "
         "a loss that adds up each row is right, a factor too many in the update is not, and both look alike; "
         "audit on another number of ranks"
+    )
+
+
+def taken_for_terms(names: Sequence[str], fault: str) -> str:
+    """Losses at several lines, each of which is a mean."""
+    return f"{' and '.join(names)} are read as terms of their own; if they are micro-batches of one loss: {fault}"
+
+
+def one_or_several(names: Sequence[str], fault: str) -> str:
+    """Losses at several lines that are right as terms with a weight each, and wrong as micro-batches."""
+    return (
+        f"{' and '.join(names)} may be micro-batches of one loss, and then: {fault} Or they are terms of their own "
+        "with a weight each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up the "
+        "terms and call backward once"
     )

@@ -1,0 +1,73 @@
+"""Losses of one function at several lines are micro-batches of one loss, or terms of their own: which to believe.
+
+read as one loss   read as terms                   believed
+right                                              one loss
+not right          each a mean                     terms; with a note where their passes have the same scale
+not right          right, but for factors          terms, where their passes have scales of their own
+                                                   one loss, where these are the same and one line is passed more often
+                                                   neither, where the lines are passed equally often: cannot tell
+not right          not right                       one loss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failuremap.audit import loss_words
+from failuremap.audit.balance import TOTAL
+from failuremap.audit.faults import Judged
+from failuremap.audit.weigh import Term
+from failuremap.audit.windows import Key
+
+Floats = NDArray[np.float64]
+
+
+def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence[Key]) -> Judged:
+    """The reading of a step's losses that the verdict follows.
+
+    Args:
+        tries: What each way to sort them into terms says; the first reads them as one loss.
+        ways: The terms of each.
+        keys: Rank and micro-batch of each contribution.
+    """
+    one, *others = tries
+    if not _is_open(one) or not others or _is_open(others[0]):
+        return one
+    terms = others[0]
+    parts = _parts(ways[0], ways[1])
+    if not one.faults or not _scaled_alike(parts, keys):
+        return terms
+    names, sentence = [part.name for part in parts], one.faults[0].sentence
+    if all(abs(total - 1) <= TOTAL for total in terms.totals.values()):
+        terms.notes.append(loss_words.taken_for_terms(names, sentence))
+        return terms
+    if len({int(part.has_K.sum()) for part in parts}) > 1:
+        return one
+    terms.factor = None
+    terms.unexplained.append(loss_words.one_or_several(names, sentence))
+    return terms
+
+
+def _is_open(found: Judged) -> bool:
+    return bool(found.faults or found.doubts or found.unexplained)
+
+
+def _parts(merged: Sequence[Term], apart: Sequence[Term]) -> list[Term]:
+    """The terms that are one with another in the first way."""
+    known = {term.name for term in merged}
+    return [term for term in apart if term.name not in known]
+
+
+def _scaled_alike(parts: Sequence[Term], keys: Sequence[Key]) -> bool:
+    """Whether on each rank the passes of all these terms, or all their units, have one scale."""
+    ranks = np.array([rank for rank, _ in keys])
+
+    def alike(values: Sequence[Floats]) -> bool:
+        by_rank = [np.concatenate([row[part.has_K & (ranks == rank)] for row, part in zip(values, parts, strict=True)])
+                   for rank in set(ranks.tolist())]  # fmt: skip
+        return all(bool(np.ptp(one) <= TOTAL * np.abs(one).max()) for one in by_rank if len(one))
+
+    return len(parts) > 1 and (alike([p.totals_K for p in parts]) or alike([p.unit_weights_K for p in parts]))
