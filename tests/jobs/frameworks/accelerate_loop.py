@@ -4,14 +4,25 @@ import argparse
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import torch
 import torch.nn.functional as F
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DeepSpeedPlugin
 from torch.utils.data import DataLoader
 from transformers import BertConfig, BertForMaskedLM
 
 VOCABULARY, MASK = 90, 89
+
+
+def deepspeed_plugin(stage, steps):
+    """DeepSpeed's plugin. Without a GPU accelerate has to be told that there are several processes."""
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no compiler is needed then
+    PartialState(cpu=True)
+    return DeepSpeedPlugin(zero_stage=stage, gradient_accumulation_steps=steps)
 
 
 def rows(size, seed, equal):
@@ -82,13 +93,14 @@ def main():
     parser.add_argument("--equal", action="store_true", help="as many hidden words in each row")
     parser.add_argument("--tail", action="store_true", help="the data end within a window")
     parser.add_argument("--precision", default="no", choices=["no", "bf16"])
+    parser.add_argument("--zero", type=int, default=0, help="stage of DeepSpeed's ZeRO")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     documented = args.loop == "accumulate"
-    accelerator = Accelerator(
-        cpu=True, gradient_accumulation_steps=args.accum if documented else 1, mixed_precision=args.precision
-    )
+    steps = args.accum if documented else 1
+    where = {"deepspeed_plugin": deepspeed_plugin(args.zero, steps)} if args.zero else {"cpu": True}
+    accelerator = Accelerator(gradient_accumulation_steps=steps, mixed_precision=args.precision, **where)
     config = BertConfig(
         vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
         max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,

@@ -33,6 +33,9 @@ FRAMEWORKS = {
     "trl": Framework(("huggingface", "trl"), ("transformers.models.llama.modeling_llama",)),
     "lightning": Framework(("lightning",), ("lightning",)),
     "deepspeed": Framework(("deepspeed",), ("deepspeed",)),
+    "huggingface-deepspeed": Framework(
+        ("huggingface", "deepspeed"), ("transformers.trainer", "transformers.models.llama.modeling_llama", "deepspeed")
+    ),
     # torchtune imports the datasets library: see above
     "torchtune": Framework(("torchtune", "huggingface", "trl"), ("sentencepiece", "safetensors")),
     "jax": Framework(("flax",), ("jax", "optax", "flax.linen", "flax.nnx", "flax.training.train_state")),
@@ -73,6 +76,9 @@ CASES: dict[str, list[Case]] = {
         wrong("accelerate-documented-loop-uneven", LOOP, "--loop accumulate --accum 2", 2,
               "mean-of-microbatch-means replica-means-ignore-counts"),
         wrong("accelerate-never-synced", LOOP, "--accum 2 --never-sync", 2, "never-synchronised"),
+        right("trainer-fsdp2", HF, "--sharded fsdp2 --accum 2 --clip 0.5", 2),
+        wrong("trainer-fsdp2-counts-per-rank", HF, "--sharded fsdp2 --per-rank-counts", 2,
+              "replica-means-ignore-counts"),
     ],
     "trl": [
         right("sft", TRL, "sft --accum 2", 2, timeout=180.0),
@@ -98,6 +104,11 @@ CASES: dict[str, list[Case]] = {
         wrong("lightning-counts", LIGHT, "auto --counts own", 2, "replica-means-ignore-counts"),
         wrong("lightning-accumulated-means", LIGHT, "auto --accum 2", 2, "mean-of-microbatch-means"),
         wrong("lightning-manual-counts", LIGHT, "manual --accum 2 --counts own", 2, "replica-means-ignore-counts"),
+        right("lightning-fully-shard", LIGHT, "auto --strategy fully-shard", 2),
+        wrong("lightning-fully-shard-counts", LIGHT, "auto --strategy fully-shard --counts own", 2,
+              "replica-means-ignore-counts"),
+        right("lightning-fsdp", LIGHT, "manual --strategy fsdp --accum 2", 2),
+        wrong("lightning-fsdp-counts", LIGHT, "auto --strategy fsdp --counts own", 2, "replica-means-ignore-counts"),
         right("fabric", LIGHT, "fabric --accum 2 --clip 0.1", 2),
         wrong("fabric-counts", LIGHT, "fabric --accum 2 --counts own", 2, "replica-means-ignore-counts"),
         wrong("fabric-never-synced", LIGHT, "fabric --accum 2 --never-sync", 2, "never-synchronised"),
@@ -116,6 +127,14 @@ CASES: dict[str, list[Case]] = {
         right("zero-3", ZERO, '--stage 3 --accum 2 --clip 0.05 --groups --zero {"sub_group_size":3000}', 2),
         wrong("zero-3-counts", ZERO, "--stage 3 --accum 2 --counts own", 2, "replica-means-ignore-counts"),
         Case("zero-2-offload", ZERO, '--stage 2 --counts own --zero {"offload_optimizer":{"device":"cpu"}}', 2, UNSEEN),
+    ],
+    "huggingface-deepspeed": [
+        right("trainer-zero-3", HF, "--sharded zero3 --accum 2 --clip 0.5", 2),
+        wrong("trainer-zero-2-counts-per-rank", HF, "--sharded zero2 --accum 2 --per-rank-counts", 2,
+              "replica-means-ignore-counts"),
+        right("accelerate-zero-1", LOOP, "--zero 1 --loop accumulate --equal --accum 2 --clip 0.5", 2),
+        wrong("accelerate-zero-3-uneven", LOOP, "--zero 3 --loop accumulate --accum 2", 2,
+              "mean-of-microbatch-means replica-means-ignore-counts"),
     ],
     "torchtune": [
         right("torchtune", TUNE, "", 2, timeout=180.0),

@@ -5,9 +5,11 @@ import os
 import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import torch
 import torch.nn.functional as F
+from accelerate import DistributedType, PartialState
 from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
@@ -77,6 +79,24 @@ def mean_over_window(outputs, labels, num_items_in_batch=None):
     return loss / num_items_in_batch
 
 
+def sharding(kind):
+    """Arguments of the Trainer that shard: 'fsdp2', 'zero1' to 'zero3'. Without a GPU accelerate has to be told."""
+    if not kind:
+        return {"use_cpu": True}
+    as_told = {"accelerator_config": {"use_configured_state": True}}
+    if kind == "fsdp2":
+        PartialState(cpu=True).distributed_type = DistributedType.MULTI_GPU
+        how = {"version": 2, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
+        return {"use_cpu": True, "fsdp": True, "fsdp_config": how, **as_told}
+    import deepspeed
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # no compiler is needed then
+    PartialState(cpu=True).distributed_type = DistributedType.DEEPSPEED
+    zero = {"zero_optimization": {"stage": int(kind[-1])}, "zero_allow_untested_optimizer": True}
+    auto = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    return {"deepspeed": {**zero, **dict.fromkeys(auto, "auto"), "bf16": {"enabled": "auto"}}, **as_told}
+
+
 TRAINERS = {"own": OwnLoss, "sums": OwnLossOfSums, "sums-times-ranks": OwnLossOfSumsTimesRanks}
 
 
@@ -93,6 +113,7 @@ def main():
     parser.add_argument("--smoothing", type=float, default=0.0)
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--tail", action="store_true", help="the data end within a window")
+    parser.add_argument("--sharded", default="", choices=["", "fsdp2", "zero1", "zero2", "zero3"])
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
@@ -103,11 +124,11 @@ def main():
     size = 2 * args.accum * args.steps * 2 - (2 if args.tail else 0)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            output_dir=folder, use_cpu=True, per_device_train_batch_size=2, gradient_accumulation_steps=args.accum,
+            output_dir=folder, per_device_train_batch_size=2, gradient_accumulation_steps=args.accum,
             num_train_epochs=1, learning_rate=2e-3, seed=args.seed, max_grad_norm=args.clip, bf16=args.bf16,
             label_smoothing_factor=args.smoothing, gradient_checkpointing=args.checkpointing,
             average_tokens_across_devices=not args.per_rank_counts, report_to="none", save_strategy="no",
-            logging_steps=1, disable_tqdm=True,
+            logging_steps=1, disable_tqdm=True, **sharding(args.sharded),
         )  # fmt: skip
         trainer = TRAINERS.get(args.loss, Trainer)(
             model=LlamaForCausalLM(config), args=arguments, train_dataset=Rows(size, args.seed, args.equal),

@@ -9,6 +9,8 @@ import lightning as L
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.utils.data import DataLoader, Dataset
 
 warnings.filterwarnings("ignore")
@@ -56,6 +58,12 @@ class Automatic(L.LightningModule):
         super().__init__()
         self.model, self.args = Tagger(), args
 
+    def configure_model(self):
+        if self.args.strategy == "fully-shard":
+            fully_shard(self.model, mesh=self.device_mesh["data_parallel"])
+        elif self.args.strategy == "fsdp":  # the strategy would look for a GPU
+            self.model = FullyShardedDataParallel(self.model, device_id=torch.device("cpu"), use_orig_params=True)
+
     def training_step(self, batch, index):
         loss, count = summed(self.model, batch)
         if self.args.counts == "all":
@@ -94,14 +102,25 @@ def windows(args):
     return DataLoader(data, batch_size=4 * args.accum, collate_fn=split)
 
 
+class FSDPOnCPU(FSDPStrategy):
+    """Lightning gives its own class to GPUs only."""
+
+
+def fully_sharded():
+    return ModelParallelStrategy(data_parallel_size=int(os.environ["WORLD_SIZE"]), tensor_parallel_size=1)
+
+
+STRATEGIES = {"ddp": DDPStrategy, "fsdp": FSDPOnCPU, "fully-shard": fully_sharded}
+
+
 def trainer(args):
     module = Manual(args) if args.mode == "manual" else Automatic(args)
     automatic = {"accumulate_grad_batches": args.accum, "gradient_clip_val": args.clip or None}
     with tempfile.TemporaryDirectory() as folder:
         L.Trainer(
-            accelerator="cpu", devices=int(os.environ.get("WORLD_SIZE", "1")), strategy="ddp", max_epochs=1,
-            precision=args.precision, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-            enable_model_summary=False, default_root_dir=folder, **({} if args.mode == "manual" else automatic),
+            accelerator="cpu", devices=int(os.environ.get("WORLD_SIZE", "1")), strategy=STRATEGIES[args.strategy](),
+            max_epochs=1, precision=args.precision, logger=False, enable_checkpointing=False, default_root_dir=folder,
+            enable_progress_bar=False, enable_model_summary=False, **({} if args.mode == "manual" else automatic),
         ).fit(module, windows(args) if args.mode == "manual" else loader(args, 4))  # fmt: skip
 
 
@@ -135,6 +154,7 @@ def main():
     parser.add_argument("--counts", default="all", choices=["all", "own"])
     parser.add_argument("--never-sync", action="store_true")
     parser.add_argument("--precision", default="32-true")
+    parser.add_argument("--strategy", default="ddp", choices=STRATEGIES)
     args = parser.parse_args()
     torch.set_num_threads(1)
     L.seed_everything(args.seed, verbose=False)

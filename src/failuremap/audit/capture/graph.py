@@ -29,7 +29,7 @@ _ARITHMETIC = frozenset(
     Log MaskedFill MaskedScatter MaskedSelect Max Maximum Mean Min Minimum Mul Narrow Neg Norm Permute Pow Relu Reshape
     ReshapeAlias Rsqrt Rsub Select Sigmoid Slice Split SplitWithSizes Sqrt Squeeze Stack Sub Sum T ToCopy Transpose
     Unbind UnsafeView Unsqueeze View Where NanToNum _DDPSink Identity _ToTorchTensor _FromTorchTensor
-    Redistribute""".split()
+    Redistribute PreBackwardFunctionForModule PostBackwardFunctionModule""".split()
 )
 _NODE_LIMIT = 20_000
 
