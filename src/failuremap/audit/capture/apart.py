@@ -31,7 +31,9 @@ class Reading:
     def __init__(self, recorder: Recorder, units: Sequence[Units]) -> None:
         self.recorder, self.units = recorder, units
         self.own_numbers = any(found.own_numbers for found in units)
-        self.several = all(found.combined for found in units) or len({found.path for found in units}) > 1
+        self.several = not any(found.unclear for found in units) and (
+            all(found.combined for found in units) or len({found.path for found in units}) > 1
+        )
         self.gradients: dict[int, Tensor] = {}
         self.handles = [
             found.at.node.register_prehook(functools.partial(self._arrived, index, found.at.output))

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._guards import TracingContext
 
 from failuremap.audit.capture import likelihoods as likely
 from failuremap.audit.capture import logits
 from failuremap.audit.capture.callers import place_of_call
+from failuremap.audit.capture.checkpoints import FUNCTION as CHECKPOINT
+from failuremap.audit.capture.checkpoints import Checkpoints
 from failuremap.audit.capture.layout import whole
 from failuremap.audit.capture.prints import handed
 from failuremap.audit.capture.recorder import Recorder
@@ -58,6 +61,8 @@ class Terms:
     """Log-probabilities by name and node: among them the weights of the units may be read; all are unseen so far."""
     hidden: list[logits.Hidden] = field(default_factory=list)
     """Nodes that may be a cross entropy inside; all are unseen so far."""
+    checkpoints: list[Any] = field(default_factory=list)
+    """Nodes of reentrant checkpoints; all are unseen so far."""
 
 
 def terms(roots: Iterable[Tensor]) -> Terms:
@@ -70,6 +75,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     likelihoods: dict[Any, str] = {}
     gathers: set[Any] = set()
     hidden: dict[Any, str] = {}
+    checkpoints: dict[Any, None] = {}
     stack = [_Way(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
     visited: set[_Way] = set()
     while stack and len(visited) < _NODE_LIMIT:
@@ -88,6 +94,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
                 hidden[node] = name
             if way.gather is None or node in hidden:
                 found.add(name)
+                checkpoints |= {node: None} if name == CHECKPOINT else {}
             else:
                 gathers.add(way.gather)
         else:
@@ -100,6 +107,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
             ]
     settled = _settled(found, reductions, likelihoods, gathers)
     settled.hidden = [logits.Hidden(name, node) for node, name in hidden.items()]
+    settled.checkpoints = list(checkpoints)
     return settled
 
 
@@ -152,16 +160,19 @@ def _read_scale(recorder: Recorder, reduction: Any) -> None:
 
 def install(recorder: Recorder) -> None:
     """Delimits backward passes: torch.autograd.backward (Tensor.backward calls it) and torch.autograd.grad."""
-    torch.autograd.backward = _delimited(recorder, "backward", torch.autograd.backward)
-    torch.autograd.grad = _delimited(recorder, "grad", torch.autograd.grad)
+    checkpoints = Checkpoints()
+    torch.autograd.backward = _delimited(recorder, checkpoints, "backward", torch.autograd.backward)
+    torch.autograd.grad = _delimited(recorder, checkpoints, "grad", torch.autograd.grad)
 
 
-def _delimited(recorder: Recorder, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _delimited(
+    recorder: Recorder, checkpoints: Checkpoints, kind: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not recorder.active:
+        if not recorder.active or TracingContext.try_get() is not None:  # the compiler differentiates, not the job
             return original(*args, **kwargs)
-        _begin(recorder, kind, args, kwargs)
+        _begin(recorder, checkpoints, kind, args, kwargs)
         try:
             return original(*args, **kwargs)
         finally:
@@ -170,24 +181,31 @@ def _delimited(recorder: Recorder, kind: str, original: Callable[..., Any]) -> C
     return run
 
 
-def _begin(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _begin(
+    recorder: Recorder, checkpoints: Checkpoints, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     unseen: list[str] = []
     path: dict[str, Any] = {}
     try:
         outer = recorder.backward if recorder.depth == 1 else None
-        if recorder.depth == 0 or (outer is not None and outer.starts_at_loss):
+        inner = recorder.depth > 0 and checkpoints.inside
+        if recorder.depth == 0 or inner or (outer is not None and outer.starts_at_loss):
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
             tensors = [root for root in listed if isinstance(root, Tensor)]
             met = terms(tensors)
             unseen = met.unseen
             if recorder.counts:  # what the script says goes before what can be read
-                if len(met.reductions) == 1:
+                if len(met.reductions) == 1 and not inner:
                     _read_scale(recorder, met.reductions[0])
             else:
                 likely.watch(recorder, met.likelihoods, likely.Pass(tensors, unseen, place_of_call()), is_marked)
                 logits.watch(recorder, met.hidden, unseen, place_of_call())
-            if outer is not None:
+            if inner:
+                checkpoints.add(unseen)
+            elif met.checkpoints:
+                checkpoints.expect(met.checkpoints, unseen)
+            if outer is not None and not inner:
                 outer.unseen, outer.starts_at_loss = unseen, False
         if recorder.depth == 0:
             path = _path(recorder)

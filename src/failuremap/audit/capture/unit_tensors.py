@@ -71,6 +71,8 @@ class Units:
     """Masks behind it, true where a unit stays."""
     own_numbers: bool = False
     """Whether something weighs its units one by one: numbers of the script's, or a function that is not linear."""
+    unclear: bool = False
+    """Whether something that its numbers were multiplied by cannot be read."""
     combined: bool = False
     """Whether its numbers are made of several tensors each."""
     of_rows: str = ""
@@ -236,11 +238,13 @@ class _Behind:
         return True
 
     def _weigh(self, operand: Tensor | None, name: str, way: Way) -> None:
-        if operand is not None and not operand.dim():
-            return
-        if operand is not None and name == "Mul" and operand.numel() == self.count and is_mask(operand):
+        if operand is None:
+            inverse = name == "Div" and way.node.next_functions[0][0] is None
+            self.units.own_numbers |= inverse
+            self.units.unclear |= not inverse
+        elif operand.dim() and name == "Mul" and operand.numel() == self.count and is_mask(operand):
             self._keep_mask(operand, True)
-        elif operand is None or operand.numel() <= self.rows:
+        elif operand.dim() and operand.numel() <= self.rows:
             self.units.own_numbers = True
 
     def _keep_mask(self, mask: Tensor | None, stays: bool) -> None:
