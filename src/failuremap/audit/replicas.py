@@ -17,6 +17,7 @@ from failuremap.audit.story import Rank
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Numbers = NDArray[np.float32]
 T = TypeVar("T")
 
 # groups of ranks that agree are listed up to this many
@@ -45,14 +46,23 @@ def compared(rows_RL: Floats, exact_L: Mask, starts: NDArray[np.int64], ranks: S
         ranks: Whose rows these are.
     """
     differs = np.zeros(len(starts) - 1, dtype=bool)
+    first_L = rows_RL[0]
     for row in rows_RL[1:]:
-        differs |= np.add.reduceat(_unlike(row, rows_RL[0], exact_L), starts[:-1]) > 0 if len(differs) else differs
+        differs |= np.add.reduceat(_unlike(row, first_L, exact_L), starts[:-1]) > 0 if len(differs) else differs
+        first_L = _either(first_L, row)  # stages hold no parameter of one another
     same = [list(ranks)] if not differs.any() else None
-    return Agreement(differs, same or _grouped(ranks, rows_RL, lambda a, b: not _unlike(a, b, exact_L).any()))
+    return Agreement(differs, same or _grouped(ranks, rows_RL, lambda a, b: not _unlike(a, b, exact_L).any(), _either))
 
 
-def _grouped(ranks: Sequence[int], held: Iterable[T], agree: Callable[[T, T], bool]) -> list[list[int]]:
-    """Puts each rank to the first that holds the same; [] where there are too many groups to list."""
+def _either(first: Floats, second: Floats) -> Floats:
+    """What is known of either, of the first where both are."""
+    return np.where(np.isnan(first), second, first)
+
+
+def _grouped(
+    ranks: Sequence[int], held: Iterable[T], agree: Callable[[T, T], bool], both: Callable[[T, T], T]
+) -> list[list[int]]:
+    """Puts each rank to the first group that holds the same, or nothing else; [] where there are too many to list."""
     leaders: list[T] = []
     groups: list[list[int]] = []
     for rank, own in zip(ranks, held, strict=True):
@@ -62,6 +72,7 @@ def _grouped(ranks: Sequence[int], held: Iterable[T], agree: Callable[[T, T], bo
         if place == len(leaders):
             leaders.append(own)
             groups.append([])
+        leaders[place] = both(leaders[place], own)
         groups[place].append(rank)
     return groups
 
@@ -78,11 +89,14 @@ def final_agreement(ranks: Sequence[Rank]) -> tuple[set[str], list[list[int]]]:
         return set(), []
     held = whole_weights({rank.rank: _final_weights(rank) for rank in ranks}, ranks)
     common = set.intersection(*(set(found) for found in held))
-    apart = {name for name in common if any(_apart(other[name], held[0][name]) for other in held[1:])}
-    groups = _grouped(
-        [rank.rank for rank in ranks], held, lambda a, b: not any(_apart(a[name], b[name]) for name in apart)
-    )
-    return apart, groups
+    common |= {p.name for rank in ranks for p in rank.parameters.values() if p.stage is not None}
+    by_name = {name: [found[name] for found in held if name in found] for name in common}
+    apart = {name for name, found in by_name.items() if any(_apart(other, found[0]) for other in found[1:])}
+
+    def agree(one: dict[str, Numbers], other: dict[str, Numbers]) -> bool:
+        return not any(_apart(one[name], other[name]) for name in apart if name in one and name in other)
+
+    return apart, _grouped([rank.rank for rank in ranks], held, agree, lambda one, other: {**other, **one})
 
 
 def _final_weights(rank: Rank) -> dict[str, NDArray[np.float32]]:

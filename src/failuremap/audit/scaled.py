@@ -4,6 +4,7 @@ one over the elements of each tensor   a divisor that was meant to be the number
 ranks over those of their own group    a fault, where activations cross the ranks: experts
 R, M, or the size of a group           a fault; named on sparse gradients, and on whole modules of a sharded model
 R/P, on what P of R ranks hold         a fault
+1/C, on a weight of C copies           a fault
 anything else                          the script's own affair
 """
 
@@ -48,7 +49,7 @@ def judge_scaled(judged: Judged, scaled: dict[str, float], fitted: Fitted) -> No
             signs = {Sign.SOME_PARAMETERS, Sign.DIVIDED_BY_OWN_GROUP}
             sentence = call_words.own_group(touched, factor, size, ranks)
             judged.faults.append(Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched))
-        elif any(abs(factor / value - 1) < 0.01 for value in named | _ranks_over_holders(fitted, touched)):
+        elif any(abs(factor / value - 1) < 0.01 for value in named | _known_of(fitted, touched)):
             signs = {Sign.SOME_PARAMETERS} | _in_common(fitted, touched, scaled)
             fault = Fault(f"scaled parameters {factor} {touched}", signs, sentence, parameters=touched)
             if len(signs) == 1 and _averaged_beside_sums(fitted, factor, window):
@@ -65,6 +66,14 @@ def _averaged_beside_sums(fitted: Fitted, factor: float, window: int) -> bool:
         return False
     clusters = fitted.observations[0].clusters
     return bool(clusters) and bool((abs(clusters[0].solution.coefficients - 1) < 0.01).all())
+
+
+def _known_of(fitted: Fitted, names: Collection[str]) -> set[float]:
+    """Factors that a fault in the reduction of these parameters alone would give."""
+    pipelines = fitted.step.pipelines
+    copies = {tied.names[0]: len(tied.names) for tied in pipelines.alike} if pipelines is not None else {}
+    over_copies = {1 / copies[name] for name in names if name in copies}
+    return over_copies | _ranks_over_holders(fitted, names)
 
 
 def _ranks_over_holders(fitted: Fitted, names: Collection[str]) -> set[float]:
