@@ -45,6 +45,10 @@ def test_another_loss_over_the_same_targets_is_a_term_of_its_own():
     (terms,) = read_losses([passed(loss(3, 1.0, fingerprint=7.0), loss(3, 0.5, fingerprint=7.0))], None).alternatives
 
     assert [term.totals_K.tolist() for term in terms] == [[1.0], [0.5]]
+    assert [term.name for term in terms] == [
+        "cross_entropy(mean) at train.py:41",
+        "cross_entropy(mean) at train.py:41 (call 2)",
+    ]
 
 
 def test_a_sum_gives_each_unit_the_scale():

@@ -100,6 +100,16 @@ def gathered_parts_averaged(call: Call, rank_count: int) -> str:
     )
 
 
+def gathered_parts_open(call: Call, total: float, rank_count: int) -> str:
+    """The weight of one loss's parts is neither that of their sum nor that of their mean."""
+    return (
+        f"each rank has the part of one loss's gradient that its own rows bring ({call.function} at {call.site}); "
+        f"added up, these parts weigh {rank_count} times what the script weighs its loss by, averaged 1 time, and here "
+        f"{words.number(total)} in all: which of the two it is cannot be told; audit on another number of ranks, or "
+        "compare with one process on the whole batch (--reference)"
+    )
+
+
 def own_group(names: Sequence[str], factor: float, size: int, rank_count: int) -> str:
     """Parameters are divided by the size of a group of their own."""
     return (

@@ -75,10 +75,13 @@ def functions_of(step: Step) -> dict[str, str]:
 
 
 def one_model(step: Step) -> bool:
-    """Whether activations cross ranks that go through the same batches: these seem to run one model together."""
+    """Whether activations cross ranks that may go through the same batches: these seem to run one model together.
+
+    Of a loss whose targets nobody saw it isn't known which batch it is of.
+    """
     groups = {call.ranks for part in step.parts for call in part.beside.calls if crosses(call)}
     return any(
-        all(len({prints.get(rank) for rank in group}) == 1 and prints.get(group[0]) for prints in _targets(step))
+        all(len({prints.get(rank) for rank in group}) == 1 and group[0] in prints for prints in _targets(step))
         for group in groups
     )
 
@@ -200,7 +203,7 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
 
 def _left_open(judged: Judged, step: Step) -> Iterator[str]:
     """What crosses the ranks in a way that may take a part of the gradient, so that nothing can be called right."""
-    yield from map(call_words.no_gradient, _cut_off(step, few=False))
+    yield from map(call_words.no_gradient, () if judged.one_loss else _cut_off(step, few=False))
     if crossings(step):
         yield from _factor_of_group(judged, step)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -90,12 +90,22 @@ def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
     rows = unit in ("example", "sequence")
     uncounted = _uncounted(groups, unit)
     alternatives = [
-        [_term(group, len(backwards), rows) for group in way]
+        _each_named([_term(group, len(backwards), rows) for group in way])
         for way in (ways if len(ways[0]) < len(ways[1]) else ways[:1])
     ]
     unseen = [k for k, backward in enumerate(backwards) if _has_unseen(backward) or k in own]
     operations = sorted({name for k in unseen for name in [*backwards[k].unseen, *own.get(k, ())]})
     return Readings([way for way in alternatives if way], unseen, operations, uncounted)
+
+
+def _each_named(terms: list[Term]) -> list[Term]:
+    """The terms with names of their own; several losses at one line would have the same."""
+    seen: Counter[str] = Counter()
+    found = []
+    for term in terms:
+        seen[term.name] += 1
+        found.append(replace(term, name=f"{term.name} (call {seen[term.name]})") if seen[term.name] > 1 else term)
+    return found
 
 
 def hidden_losses(backwards: Sequence[Backward]) -> list[str]:
