@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audit.pipeline_traces import PipelineJob, ranks_in
 from audit.traces import HandJob
 from failuremap.audit import diagnose
-from failuremap.audit.replicas import compared
+from failuremap.audit.replicas import compared, final_agreement
 from failuremap.audit.step_words import agreeing
 
 STARTS = np.array([0, 2, 5])
@@ -36,6 +37,24 @@ def test_elements_are_compared_bit_by_bit_and_sums_up_to_rounding():
 def test_numbers_that_are_not_known_differ_from_none():
     rows = np.array([[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0, 1.0]])
     assert compared(rows, EXACT, STARTS, [0, 1]).groups == [[0, 1]]
+
+
+def test_ranks_that_hold_other_parameters_are_held_against_those_that_hold_the_same():
+    nan = np.nan
+    rows = np.array([[1, 1, nan, nan, nan], [nan, nan, 1, 1, 1], [1, 1, nan, nan, nan], [nan, nan, 1, 2, 1]])
+
+    found = compared(rows, EXACT, STARTS, range(4))
+
+    assert (found.differs_P.tolist(), found.groups) == ([False, True], [[0, 1, 2], [3]])
+
+
+def test_replicas_of_a_stage_that_end_apart_are_found(tmp_path):
+    ranks = ranks_in(PipelineJob(((300, 300), (300, 300))).write(tmp_path))
+    assert final_agreement(ranks) == (set(), [[0, 1, 2, 3]])
+
+    ranks[3].final_weights.numbers = ranks[3].final_weights.numbers + 1
+
+    assert final_agreement(ranks) == ({"w (stage 1)", "b (stage 1)"}, [[0, 1, 2], [3]])
 
 
 def test_more_than_eight_groups_are_not_listed():

@@ -25,9 +25,13 @@ JOBS = {
     "hsdp-bfloat16": ("fsdp_lm.py", "--replicas 2 --precision bf16", 4),
     "fsdp1": ("fsdp1_lm.py", "--accum 2 --no-sync --clip own", 2),
     "tensor-parallel": ("tp_lm.py", "--sequence --loss-parallel --accum 2", 4),
+    "pipeline": ("split/stages.py", "--schedule v --rounds 2 --lengths uneven", 2),
+    "pipeline-ddp": ("split/stages.py", "--schedule interleaved --replicas ddp --tied built --clip 0.3", 4),
+    "pipeline-by-hand": ("split/hand_stages.py", "--order last-first --tied", 2),
     "in-part": ("ddp_lm.py", "--accum 2 --opt adamw --clip norm --steps 12", 2),
     "one-process": ("accum_lm.py", "--accum 4 --clip 0.5", 1),
 }
+SLOW = {"compile", "pipeline-ddp", "pipeline-by-hand"}
 
 
 def train(server: JobServer, folder: Path, name: str, trace: Path | None, seed: int = 0) -> dict[str, Any]:
@@ -57,7 +61,7 @@ def _bytes(tensor: Any) -> Any:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "compile")) for n in JOBS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in JOBS])
 def test_trained_weights_are_the_same_with_the_audit_and_without(
     job_server: JobServer, tmp_path: Path, name: str
 ) -> None:

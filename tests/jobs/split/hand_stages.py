@@ -117,7 +117,11 @@ def main():
                 parameter.grad /= replicas
         optimizer.step()
     if args.save:
-        torch.save(dict(model.named_parameters()), f"{args.save}.{rank}")
+        mine = {f"rank {rank} {name}": p.detach() for name, p in model.named_parameters()}
+        found = [None] * world if rank == 0 else None
+        dist.gather_object(mine, found)
+        if found:
+            torch.save({name: p for weights in found for name, p in weights.items()}, args.save)
 
 
 main()

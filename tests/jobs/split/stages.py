@@ -160,7 +160,7 @@ def main():
             optimizer.step()
             optimizer.zero_grad()
     if args.save:
-        torch.save({name: p for part in parts for name, p in part.named_parameters()}, f"{args.save}.{dist.get_rank()}")
+        save({name: p for part in parts for name, p in part.named_parameters()})
 
 
 def reduce(part, mesh, is_first):
@@ -171,6 +171,15 @@ def reduce(part, mesh, is_first):
         if args.replicas == "hand" and not (args.fault == "one-stage" and is_first):
             dist.all_reduce(parameter.grad, group=mesh.get_group("dp"))
             parameter.grad /= mesh["dp"].size()
+
+
+def save(held):
+    """Saves the weights of all ranks."""
+    mine = {f"rank {dist.get_rank()} {name}": p.detach() for name, p in held.items()}
+    found = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(mine, found)
+    if found:
+        torch.save({name: p for weights in found for name, p in weights.items()}, args.save)
 
 
 def clip(parts, mesh):
