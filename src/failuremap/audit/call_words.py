@@ -17,7 +17,8 @@ UNAWAITED = (
 )
 ONE_MODEL = (
     "activations cross ranks that go through the same batches, and parameters are not the same on them: these ranks "
-    "seem to hold parts of one model, whose gradients nothing needs to add up; with DTensors it can be told"
+    "seem to hold parts of one model, whose gradients nothing needs to add up; with DTensors it can be told, and "
+    "beside one process (--reference)"
 )
 
 STAGES = (

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from audit.capture.watched import watch
-from failuremap.audit.capture.logits import weights_of
+from failuremap.audit.capture.logits import weights_of, weights_of_part
 
 pytestmark = pytest.mark.torch
 
@@ -81,6 +81,35 @@ def test_the_factor_of_a_hidden_backward_is_in_the_weights(job_server, tmp_path)
     seen = watch(job_server, tmp_path, MODEL + "Kept.factor = 2.0\nback(Kept.apply(model(x), y).mean())")
 
     assert [loss["scale"] for loss in seen.losses] == [pytest.approx(2)]
+
+
+PART = """
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+class Part(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, targets, calls):
+        softmax = torch.cat([scores, torch.zeros(len(scores), 4)], 1).softmax(-1)
+        if calls:
+            dist.all_reduce(softmax.sum(-1))
+        ctx.save_for_backward(softmax[:, :5].clone(), targets)
+        return -softmax.gather(1, targets[:, None])[:, 0].log()
+    @staticmethod
+    def backward(ctx, gradient):
+        softmax, targets = ctx.saved_tensors
+        here = targets < 5
+        softmax[here, targets[here]] -= 1
+        return softmax * gradient[:, None], None, None
+far = torch.tensor([0, 8, 2, 7, 4, 6])
+"""
+
+
+def test_a_part_of_the_classes_is_read_where_the_function_has_called_a_collective(job_server, tmp_path):
+    losses = ["Part.apply(model(x), far, True).mean()", "Part.apply(model(x), far, False).mean()"]
+    seen = watch(job_server, tmp_path, MODEL + PART + "\n".join(f"back({loss})" for loss in losses))
+
+    assert (seen.errors, [record.fields["unseen"] for record in seen.of("backward")]) == ([], [[], ["Part"]])
+    assert [(one["nonzero"], one["scale"], one["hidden_in"]) for one in seen.losses] == [(6, pytest.approx(1), "Part")]
 
 
 def test_what_a_checkpoint_saved_is_left_to_the_job(job_server, tmp_path):
@@ -167,3 +196,34 @@ def test_rows_that_are_too_near_to_their_targets_say_nothing():
     rows = probabilities - torch.nn.functional.one_hot(torch.tensor([3, 3]), 7)
 
     assert weights_of(rows, probabilities) is None
+
+
+def part_of(weights, targets, classes=4):
+    """The gradient at the first classes of seven, and their probabilities."""
+    rows, probabilities = gradient_and_softmax(weights)
+    rows = probabilities * torch.tensor(weights)[:, None]
+    rows[torch.arange(len(targets)), targets] -= torch.tensor(weights)
+    return rows[:, :classes], probabilities[:, :classes]
+
+
+@pytest.mark.parametrize("targets", [[0, 5, 3, 6], [6, 5, 4, 6], [0, 1, 2, 3]], ids=["some", "elsewhere", "here"])
+def test_a_part_of_the_classes_gives_the_weights_wherever_the_targets_are(targets):
+    found = weights_of_part(*part_of([0.25, 0.25, 0.0, 0.25], targets))
+
+    assert found.tolist() == [pytest.approx(0.25), pytest.approx(0.25), 0, pytest.approx(0.25)]
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        pytest.param(lambda rows, kept: (rows * torch.tensor([1.0, 1.0, 1.01, 1.0])[:, None], kept), id="one-heavier"),
+        pytest.param(lambda rows, kept: (rows + 1e-3, kept), id="shifted"),
+        pytest.param(lambda rows, kept: (-rows, kept), id="turned"),
+        pytest.param(lambda rows, kept: (rows, kept * 3), id="no-probabilities"),
+        pytest.param(lambda rows, kept: (rows, kept - 0.1), id="negative"),
+    ],
+)
+def test_a_gradient_of_a_part_that_does_not_fit_gives_no_number(spoilt):
+    rows, probabilities = part_of([0.25] * 4, [0, 5, 3, 6])
+
+    assert weights_of_part(*spoilt(rows, probabilities)) is None

@@ -6,6 +6,9 @@ A row of it has one negative number, at the target, and goes by the softmax ever
 row before anything is concluded. So are the weights: where they differ in a pass, the loss weighs its units by numbers
 of its own. The softmax is what the node saved for its backward, be it the probabilities or the logits. What is saved
 through hooks (checkpointing, offloading) is left alone: it can be fetched only once, and that is the job's.
+
+Where the function has called a collective, it may have a part of the classes alone, as with vocabularies that are split
+over ranks. Then the target is on another rank in some rows, and these go by the softmax everywhere.
 """
 
 from __future__ import annotations
@@ -93,10 +96,17 @@ class _Reading:
             with torch.no_grad():
                 given = [gradient for gradient in gradients if type(gradient) is Tensor and gradient.dim()]
                 found = _first_fit([g.movedim(self.dim, -1) for g in given], [s.movedim(self.dim, -1) for s in saved])
+            parts = 0 if found is not None else self._parts()
+            if parts:
+                found = _first_fit([g for g in given if g.dim() > 1], saved, of_part=True)
             if found is not None:
-                self._tell(*found)
+                self._tell(found[0], found[1] * max(1, parts))
         except Exception as error:
             self.recorder.note_error("on_loss", error)
+
+    def _parts(self) -> int:
+        """Over how many ranks the function has called a collective; 0 where it has called none."""
+        return max((len(alike.group) for alike in self.recorder.calls.entries if alike.by == self.name), default=0)
 
     def _tell(self, weights: Tensor, classes: int) -> None:
         self.waiting.remove(self.name)
@@ -123,11 +133,11 @@ def _saved(name: str, node: Any) -> list[Tensor]:
     ]
 
 
-def _first_fit(gradients: list[Tensor], saved: list[Tensor]) -> tuple[Tensor, int] | None:
+def _first_fit(gradients: list[Tensor], saved: list[Tensor], *, of_part: bool = False) -> tuple[Tensor, int] | None:
     for gradient in gradients:
         for kept in saved:
             if gradient.shape == kept.shape and kept.shape[-1] >= _FEWEST_CLASSES:
-                weights = weights_of(gradient.detach(), kept)
+                weights = (weights_of_part if of_part else weights_of)(gradient.detach(), kept)
                 if weights is not None:
                     return weights, kept.shape[-1]
     return None
@@ -145,21 +155,51 @@ def weights_of(gradient: Tensor, saved: Tensor) -> Tensor | None:
     sums = probabilities.sum(1)
     if not bool(((probabilities >= 0).all()) & ((sums - 1).abs() <= _COARSE).all()):
         probabilities = probabilities.softmax(1)
+    fit = _fitted(rows, probabilities, rounding)
+    if fit is None or not bool((fit.errors <= _COARSE).all()):
+        return None
+    return (fit.live.double() * fit.weight).reshape(gradient.shape[:-1])
+
+
+def weights_of_part(gradient: Tensor, saved: Tensor) -> Tensor | None:
+    """The same where the classes are some of all, and the target may be another.
+
+    Args:
+        gradient: At the logits of these classes, which are last.
+        saved: Their probabilities, among all classes.
+    """
+    rounding = max(map(_rounding, (gradient.dtype, saved.dtype)))
+    rows, probabilities = gradient.flatten(0, -2).double(), saved.flatten(0, -2).double()
+    if not bool((probabilities >= 0).all() & (probabilities.sum(1) <= 1 + _COARSE).all()):
+        return None
+    fit = _fitted(rows, probabilities, rounding, some=True)
+    if fit is None or not bool((fit.errors <= _COARSE).any()):
+        return None
+    return (fit.live.double() * fit.weight).reshape(gradient.shape[:-1])
+
+
+class _Fit(NamedTuple):
+    live: Tensor
+    weight: Tensor
+    errors: Tensor
+    """Relative error of the weight, for each row that is live."""
+
+
+def _fitted(rows: Tensor, probabilities: Tensor, rounding: float, *, some: bool = False) -> _Fit | None:
+    """The one weight with which all rows go by the softmax; None where some do not."""
     live = (rows != 0).any(1)
     if not bool(live.any()) or bool((~live & (probabilities.max(1).values > 1 - _CERTAIN)).any()):
         return None
     rows, directions = rows[live], probabilities[live]
-    at = torch.arange(len(rows), device=rows.device)
-    directions[at, rows.argmin(1)] -= 1
+    at, lowest = torch.arange(len(rows), device=rows.device), rows.min(1)
+    directions[at, lowest.indices] -= (lowest.values < 0).double() if some else 1.0
     squares = directions.square().sum(1)
     errors = rounding / squares.sqrt()
     weights = (rows * directions).sum(1) / squares
     common = (rows * directions).sum() / squares.sum()
     misfit = (rows - weights[:, None] * directions).square().sum(1).sqrt()
     fits = (misfit <= rounding * common) & ((weights - common).abs() <= errors * common)
-    if not bool((common > 0) & fits.all() & (errors <= _COARSE).all()):
-        return None
-    return (live.double() * common).reshape(gradient.shape[:-1])
+    return _Fit(live, common, errors) if bool((common > 0) & fits.all()) else None
 
 
 def _rounding(dtype: torch.dtype) -> float:
