@@ -19,8 +19,8 @@ SAID = (
 
 OPEN = (
     "each rank has the part of one loss's gradient that its own rows bring (all_gather at train.py:7); added up, these "
-    "parts weigh 2 times what the script weighs its loss by, averaged 1 time, and here 1.4 in all: which of the two it is "
-    "cannot be told; audit on another number of ranks, or compare with one process on the whole batch (--reference) "
+    "parts weigh 2 times what the script weighs its loss by, averaged 1 time, and here 1.4 in all: which of the two it "
+    "is cannot be told; audit on another number of ranks, or compare with one process on the whole batch (--reference) "
     "(3 of 3 steps)"
 )
 

@@ -329,6 +329,27 @@ def test_a_second_term_is_judged_for_itself(tmp_path):
     assert (fault.term, fault.ratio) == ("mse_loss(mean) at train.py:50", pytest.approx(4))
 
 
+def test_a_mean_without_a_weight_is_judged_beside_other_terms(tmp_path):
+    folder = with_losses(HandJob([[300], [300]], combined(1.0)), tmp_path, add_term(0.3, 300))
+
+    fault = the_fault(judged_in(folder)[-1])
+
+    assert (fault.kind, fault.total, "sum" in fault.followed) == ("total", pytest.approx(2), True)
+    assert fault.sentence == "The update is 2 times the mean over all tokens."
+
+
+def test_negative_control_a_term_with_a_weight_may_have_that_total(tmp_path):
+    def change(fields):
+        fields["losses"] = [loss(300, 2.0), loss(300, 0.3, site="train.py:50", function="mse_loss")]
+
+    verdict = diagnose(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, change))
+
+    assert (verdict.outcome, verdict.sentence) == (
+        "right",
+        "Every token weighs the same in each of the 2 terms of the loss; the script weighs the terms itself.",
+    )
+
+
 def test_without_a_loss_the_coefficients_alone_are_shown(tmp_path):
     judged = judged_in(with_losses(HandJob(EVEN), tmp_path, lambda fields: fields.update(losses=[])))[-1]
 
@@ -360,7 +381,7 @@ def test_units_that_the_script_weighs_itself_are_open_and_no_fault(tmp_path):
     judged = judged_in(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, own))[-1]
 
     (open_question,) = judged.doubts + judged.unexplained
-    assert judged.faults == []
+    assert (judged.faults, [cell.share for cell in judged.cells]) == ([], [None, None])
     assert "tokens weigh differently inside one micro-batch, by the script's own weights" in open_question
 
 

@@ -512,10 +512,27 @@ def test_a_job_that_never_steps_is_not_measured(tmp_path):
     )
     assert verdict.reasons == [
         (
-            "no optimizer step was seen: the audit watches optimizers of torch.optim; "
-            "does the script reach optimizer.step()?"
+            "no optimizer step was seen: the audit watches torch.optim.Optimizer and its subclasses; does the script "
+            "reach step(), or change its weights without one?"
         )
     ]
+
+
+def test_a_job_that_never_steps_accuses_nobody_of_weights_that_end_apart(tmp_path):
+    def without_steps(records):
+        return [record for record in records if record[0]["kind"] != "step"]
+
+    job = HandJob([[300], [300]], weights=lambda weights, rank: weights + rank)
+    for rank, records in enumerate(job.records()):
+        write_records(tmp_path, rank, without_steps(records))
+
+    verdict = diagnose(tmp_path)
+
+    assert (verdict.outcome, verdict.findings) == ("not measured", [])
+    assert verdict.reasons[1] == (
+        "at the end the ranks hold different weights (embed.weight, head.weight, layer.bias and 1 more): where they "
+        "are copies of one model, something keeps them apart"
+    )
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
@@ -574,7 +591,8 @@ def test_a_loss_that_was_not_seen_is_not_measured(tmp_path):
     assert verdict.reasons == [
         (
             "the loss was not seen (backward went through Gather): no loss function of torch.nn.functional made it. "
-            "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss) "
+            "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss); "
+            "--reference compares the update with that of one process "
             "(3 of 3 steps)"
         )
     ]

@@ -57,6 +57,11 @@ class Balance:
         return float(self.term.counts_K[self.term.has_K].sum())
 
     @property
+    def plain(self) -> bool:
+        """Whether each loss is a mean that the script gives no weight, so that a factor comes from behind it."""
+        return bool(self.term.total_known and (np.abs(self.term.totals_K[self.counted_K] - 1) <= 1e-6).all())
+
+    @property
     def fair(self) -> float:
         """What one unit should weigh: 1/N for a mean, 1 for a sum."""
         return 1.0 if self.promise == "sum" else 1.0 / max(self.unit_count, 1e-300)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from failuremap.audit import words
+from failuremap.audit.factors import of_one_model
 from failuremap.audit.faults import Asked, Fault, Judged
 from failuremap.catalogue.signs import Sign
 
@@ -64,8 +65,9 @@ def _total(step: Judged | None) -> float | None:
 
 def _judge_borrowed(judged: Sequence[Judged], asked: Asked) -> None:
     clear = [step for step in judged if len(step.cells) > 1 and step.unit_count > 0 and _is_clear(step)]
-    for term in dict.fromkeys(step.main_term for step in clear):
-        steps = [step for step in clear if step.main_term == term]
+    alike = [(held, term) for held in of_one_model(clear) for term in dict.fromkeys(step.main_term for step in held)]
+    for held, term in alike:
+        steps = [step for step in held if step.main_term == term]
         divisors = [step.unit_count / (step.factor or 1.0) for step in steps]
         others = {whose: [count(steps, index) for index in range(len(steps))] for whose, count in _OTHER_COUNTS.items()}
         whose = next((whose for whose, counts in others.items() if _explains(counts, divisors, steps)), "")

@@ -60,11 +60,20 @@ def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
 
 
 def _by_term(story: Story) -> Iterator[list[Judged]]:
-    """The clear steps with more than one contribution, by the term that they were judged by."""
+    """The clear steps with more than one contribution, by the term that they were judged by, and the optimizer."""
     clear = [step for step in story.judged if step.cells and not (step.faults or step.doubts or step.unexplained)]
-    added = [step for step in clear if len(step.cells) > 1 and step.unit_count > 0]
-    for term in dict.fromkeys(step.main_term for step in added):
-        yield [step for step in added if step.main_term == term]
+    for steps in of_one_model([step for step in clear if len(step.cells) > 1 and step.unit_count > 0]):
+        for term in dict.fromkeys(step.main_term for step in steps):
+            yield [step for step in steps if step.main_term == term]
+
+
+def of_one_model(steps: Sequence[Judged]) -> list[list[Judged]]:
+    """The steps, those on parameters that have nothing in common apart, as those of a generator and a critic have."""
+    held: list[set[str]] = []
+    for step in steps:
+        touched = [names for names in held if names & step.names]
+        held = [names for names in held if not names & step.names] + [set(step.names).union(*touched)]
+    return [[step for step in steps if step.names <= names] for names in held]
 
 
 def _with_known_norms(steps: list[Judged]) -> list[Judged]:

@@ -201,7 +201,7 @@ def _title(story: Story, rule: str) -> str:
 
 def _replicas(story: Story, *, explained: bool) -> Finding | None:
     """Weights that should be equal and are not, where nothing else found says why, or a rank left a step out."""
-    if any(step.unmeasured for step in story.judged):  # sharded parameters differ between ranks, and rightly so
+    if not story.judged or any(step.unmeasured for step in story.judged):  # shards differ, and rightly so
         return None
     apart = [step for step in story.judged if step.differing]
     at_end, groups = (set[str](), apart[0].agreeing_ranks) if apart else final_agreement(story.ranks)

@@ -66,6 +66,11 @@ def rows_added_up(total: float, noun: str) -> str:
     )
 
 
+def right_by_terms(noun: str, count: int) -> str:
+    """Nothing is wrong in any term of a loss; what the terms weigh against each other only the script can know."""
+    return f"Every {noun} weighs the same in each of the {count} terms of the loss; the script weighs the terms itself."
+
+
 def taken_for_terms(names: Sequence[str], fault: str) -> str:
     """Losses at several lines, each of which is a mean."""
     return f"{' and '.join(names)} are read as terms of their own; if they are micro-batches of one loss: {fault}"

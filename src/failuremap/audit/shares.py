@@ -118,10 +118,17 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
         found.relative_error = max(found.relative_error, balance.relative_error)
         if balance.term.spread > ALIKE:
             found.unexplained.append(words.own_weights(balance.term, scene.asked))
+            found.cells = [_without_share(cell) if balance is heaviest else cell for cell in found.cells]
         else:
             found.totals |= {} if balance.uneven or not balance.term.total_known else {balance.term.name: balance.total}
-            _judge_balance(found, balance, scene, alone=len(balances) == 1, shown=balance is heaviest)
+            alone = len(balances) == 1 or balance.plain
+            _judge_balance(found, balance, scene, alone=alone, shown=balance is heaviest)
     return found
+
+
+def _without_share(cell: Cell) -> Cell:
+    """A cell of units that weigh differently: none of them weighs what the average does."""
+    return cell.model_copy(update={"share": None, "effective_weight": None})
 
 
 def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool, shown: bool) -> None:

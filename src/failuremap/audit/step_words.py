@@ -32,6 +32,14 @@ def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     return f"Not all ranks take the same steps: {shown}. {differ}"
 
 
+def end_apart(names: Sequence[str]) -> str:
+    """Ranks of which no step was seen hold different weights at the end."""
+    return (
+        f"at the end the ranks hold different weights ({words.listed(names)}): where they are copies of one model, "
+        "something keeps them apart"
+    )
+
+
 def agreeing(groups: Sequence[Sequence[int]]) -> str:
     """Which ranks hold the same weights, where there are more than two ranks and some agree; else ''.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from failuremap.audit import call_words, loss_words, sampled, words
+from failuremap.audit import call_words, loss_words, sampled, step_words, words
 from failuremap.audit.comparison import with_reference
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
@@ -18,6 +18,7 @@ from failuremap.audit.judge import judge
 from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
 from failuremap.audit.reference import read_reference
+from failuremap.audit.replicas import final_agreement
 from failuremap.audit.shares import even_enough
 from failuremap.audit.stages import micro_batches
 from failuremap.audit.story import Rank
@@ -166,15 +167,20 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
         return "cannot tell", words.CANNOT_TELL
     plain = all(step.plain_sum for step in story.judged)
     factor = next((step.factor for step in story.judged if step.factor is not None), None)
+    terms = max(len(step.totals) for step in story.judged)
     sentence = words.right(story.noun, "sum" if plain else story.promise, factor)
+    if factor is not None and terms > 1:
+        sentence = loss_words.right_by_terms(story.noun, terms)
     return "right", loss_words.apart(sentence) if any(step.apart for step in story.judged) else sentence
 
 
 def _reasons(story: Story) -> list[str]:
     """Why the job cannot be called right; [] if it can."""
-    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story)]
+    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story), *unstepped.replaced(story.ranks)]
     if not story.judged:
-        return [*reasons, in_words_of(story.traces, words.NO_STEP)]
+        names, _ = final_agreement(story.ranks)
+        apart = [step_words.end_apart(sorted(names))] if names else []
+        return [*reasons, in_words_of(story.traces, words.NO_STEP), *apart]
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
     if split_by_hand(story):
@@ -253,7 +259,9 @@ def _notes(story: Story) -> list[str]:
         notes.append(f"{left} backward passes came before no optimizer step")
     absent = sorted({name for rank in story.ranks for part in rank.parts for name in part.absent})
     if absent:
-        notes.append(f"{len(absent)} parameters had no gradient at some step: {words.listed(absent)}")
+        many = "1 parameter" if len(absent) == 1 else f"{len(absent)} parameters"
+        notes.append(f"{many} had no gradient at some step: {words.listed(absent)}")
+    notes += unstepped.removed(story.ranks) + unstepped.beside(story.traces[0].path.parent)
     errors = [error for error in _errors(story) if not error.startswith(_ESSENTIAL)]
     if errors:
         notes.append(f"the audit itself met {len(errors)} errors, the first: {errors[0]}")

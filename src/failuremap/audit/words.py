@@ -22,7 +22,8 @@ NOTHING = "Nothing was measured."
 NOT_ENOUGH = "Not measured: what was seen is not enough for a verdict."
 CANNOT_TELL = "Cannot tell whether the gradients are added up right."
 NO_STEP = (
-    "no optimizer step was seen: the audit watches optimizers of torch.optim; does the script reach optimizer.step()?"
+    "no optimizer step was seen: the audit watches torch.optim.Optimizer and its subclasses; does the script reach "
+    "step(), or change its weights without one?"
 )
 UNREAD = "none of the parameters that were read took part in it"
 NO_GRADIENT = "no gradient of the stepped parameters came through autograd"
