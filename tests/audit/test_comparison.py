@@ -32,8 +32,9 @@ def refer(
     dtypes: dict[str, str] | None = None,
     *,
     ends: bool = True,
+    times: float = 1.0,
 ) -> Path:
-    """Writes what a reference run leaves for the first two windows of a job."""
+    """Writes what a reference run leaves for the first two windows of a job; its losses are so many times the job's."""
     writer = TraceWriter(folder / GRADIENTS)
     writer.write({"kind": "reference", "file": "ref.py", "function": "objective"})
     for id, (name, shape) in enumerate(job.shapes.items()):
@@ -42,12 +43,13 @@ def refer(
     for window in job.windows()[:2]:
         ranks, micro_batches = window.counts_RM.shape
         for rank, batch in np.ndindex(ranks, micro_batches):
-            fields = {"kind": "contribution", "optimizer": 0, "count": window.number, "loss": 1.0}
+            fields = {"kind": "contribution", "optimizer": 0, "count": window.number}
             fields |= {
                 "members": [[rank, window.number * micro_batches + batch]],
                 "parameters": [*range(len(job.shapes))],
             }
             fields["units"] = float(units(window)[rank, batch])
+            fields |= {"loss": times * 3.0 * window.counts_RM[rank, batch], "job_losses": [3.0]}
             writer.write(fields, gradients(window)[rank, batch])
     if ends:
         writer.write({"kind": "end"})
@@ -87,6 +89,11 @@ def other(name: str, size: float) -> Callable[[Window], Any]:
         return found
 
     return gradients
+
+
+def counted(window: Window) -> Any:
+    """Means weighted by their counts: right."""
+    return window.combined(window.counts_RM / window.counts_RM.sum())
 
 
 def unseen(job: HandJob, folder: Path) -> Path:
@@ -177,6 +184,27 @@ def test_an_update_without_a_gradient_in_one_process_is_a_question(tmp_path):
         "head.weight: the job has an update, and a single process has no gradient: does the objective lack a term of "
         "the loss? (2 of 3 steps)"
     )
+
+
+@pytest.mark.parametrize(
+    ("gradients", "times", "outcome"),
+    [
+        (other("layer.weight", 0.5), 1.0, "wrong"),
+        (other("layer.weight", 0.5), 1.005, "wrong"),
+        (other("layer.weight", 0.5), 0.8, "cannot tell"),
+        (other("", 0.5), 1.0, "wrong"),
+        (other("", 0.5), 1.005, "cannot tell"),
+        (of_sums, 0.8, "right"),
+    ],
+    ids=["one", "one, rounded", "one, another loss", "all", "all, another loss", "none"],
+)
+def test_what_another_loss_gives_accuses_nobody(gradients, times, outcome, tmp_path):
+    verdict = beside(HandJob(counts=((412,), (100,)), update=counted), tmp_path, gradients, times=times)
+
+    assert verdict.outcome == outcome
+    if outcome == "cannot tell":
+        assert verdict.reasons[0] == f"{reference_words.OTHER_LOSS} (2 of 3 steps)"
+        assert f"step 1: the objective's loss is {times} times the job's. The update" in " ".join(verdict.notes)
 
 
 def test_what_is_right_is_the_measure_even_where_most_is_not(tmp_path):

@@ -89,6 +89,17 @@ def test_a_factor_on_one_bias_is_told_by_its_name(job_server, tmp_path):
     assert verdict.findings[0].parameters == ["up.bias"]
 
 
+PENALTY = "sum(p.square().sum() for p in model.module.up.parameters())"
+
+
+@pytest.mark.parametrize(("own", "outcome"), [("", "cannot tell"), (f" + len(y) * {PENALTY}", "right")])
+def test_an_objective_without_a_term_of_the_loss_accuses_nobody(own, outcome, job_server, tmp_path):
+    right = OBJECTIVE.replace('reduction="sum")', f'reduction="sum"){own.replace("module.", "")}')
+    source = ddp(loss=f"({RIGHT} + {PENALTY})")
+
+    assert referred(job_server, tmp_path, source, REFERENCE.replace(OBJECTIVE, right)).outcome == outcome
+
+
 TENSOR_PARALLEL = """
 def total(tensor):
     dist.all_reduce(summed := tensor.clone())

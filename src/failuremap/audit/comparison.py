@@ -9,7 +9,7 @@ Legend: K contributions, P parameters, R ranks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from failuremap.audit.delivered import SIGNS, Delivered, Origin, delivered
 from failuremap.audit.faults import Asked, Fault, Judged, Story
 from failuremap.audit.judge import judge
 from failuremap.audit.observe import Fitted, nonfinite, observe
+from failuremap.audit.other_loss import is_other, times_the_job
 from failuremap.audit.reference import Compared, Reference, compared
 from failuremap.audit.scaled import judge_scaled
 from failuremap.audit.unlike import Unlike, unlike
@@ -33,34 +34,33 @@ _CROSSED = "activations cross the ranks in "
 _OWN_FACTOR = "a factor of the script's own"
 
 
+@dataclass
+class _Found:
+    """What the comparison of all steps that were kept has found."""
+
+    judged: dict[int, Judged] = field(default_factory=dict)
+    """By step."""
+    reasons: dict[int, str] = field(default_factory=dict)
+    """Why others could not be compared."""
+    noise: dict[str, None] = field(default_factory=dict)
+    """Parameters that were not compared, whose gradient is rounding."""
+
+
 def with_reference(story: Story, reference: Reference | None, steps: Iterable[Step], asked: Asked) -> Story:
     """The story with its first steps judged by a reference run; as it is where there was none."""
     if reference is None:
         return story
     if reference.refused:
         return replace(story, open_reasons=[reference_words.NOTHING_COMPARED + reference.refused])
-    found: dict[int, Judged] = {}
-    reasons, noise, previous, before = dict[int, str](), dict[str, None](), None, None
-    for step in steps:
-        made = compared(step, reference)
-        if isinstance(made, str):
-            reasons[step.number] = made
-        elif made is not None:
-            alone = next((judged for judged in story.judged if judged.number == step.number), Judged(step.number))
-            seen = delivered(step, before, made.members, alone)
-            found[step.number] = judge_compared(made, previous, asked, seen)
-            noise |= dict.fromkeys(made.noise)
-            previous = made.step
-        before = step
-        if len(found) + len(reasons) >= len(reference.windows):
-            break
+    seen = _compare(story, reference, steps, asked)
+    found = seen.judged
     if not found:
-        why = next(iter(reasons.values()), "no step was kept")
+        why = next(iter(seen.reasons.values()), "no step was kept")
         return replace(story, open_reasons=[reference_words.NOTHING_COMPARED + why])
     residuals = [judged.residual for judged in found.values() if judged.residual is not None]
-    count = len(frozenset[str]().union(*(judged.names - judged.unjudged for judged in found.values())) - set(noise))
-    notes = [reference_words.agrees(sorted(found), max(residuals, default=None), count)]
-    notes += [reference_words.noise(list(noise))] if noise else []
+    names = frozenset[str]().union(*(judged.names - judged.unjudged for judged in found.values())) - set(seen.noise)
+    notes = [reference_words.agrees(sorted(found), max(residuals, default=None), len(names))]
+    notes += [reference_words.noise(list(seen.noise))] if seen.noise else []
     captured = [step for step in story.judged if step.number in found]
     confirmed = {fault.kind for step in captured for fault in _confirmed(found[step.number], step)}
     judged = [
@@ -71,8 +71,40 @@ def with_reference(story: Story, reference: Reference | None, steps: Iterable[St
         one.one_model = one.stages = False
         one.experts = one.experts | reference.split
         one.differing = [name for name in one.differing if name not in reference.split]
-    left_out = [reference_words.not_compared(step, why) for step, why in reasons.items()]
+    left_out = [reference_words.not_compared(step, why) for step, why in seen.reasons.items()]
     return replace(story, judged=judged, open_reasons=left_out[:1], more_notes=notes)
+
+
+def _compare(story: Story, reference: Reference, steps: Iterable[Step], asked: Asked) -> _Found:
+    found, previous, before = _Found(), None, None
+    for step in steps:
+        made = compared(step, reference)
+        if isinstance(made, str):
+            found.reasons[step.number] = made
+        elif made is not None:
+            alone = next((judged for judged in story.judged if judged.number == step.number), Judged(step.number))
+            captured = delivered(step, before, [one.members for one in made.owed], alone)
+            times = times_the_job(step, made.owed, alone)
+            found.judged[step.number] = judge_compared(made, previous, asked, captured, times)
+            found.noise |= dict.fromkeys(made.noise)
+            previous = made.step
+        before = step
+        if len(found.judged) + len(found.reasons) >= len(reference.windows):
+            break
+    return found
+
+
+def _excused(judged: Judged, made: Compared, times: float | None) -> bool:
+    """Takes back what differs from one process, where its loss is another one than that of the job."""
+    unlike = [fault for fault in judged.faults if fault.kind.startswith(_UNLIKE) or fault.kind == "total"]
+    touched = set[str]().union(*(fault.parameters for fault in unlike), made.noise, made.unused)
+    none_agrees = {parameter.name for parameter in made.step.parameters} <= touched
+    if not unlike or times is None or not is_other(times, none_agrees=none_agrees):
+        return False
+    judged.faults = [fault for fault in judged.faults if fault not in unlike]
+    judged.unexplained.append(reference_words.OTHER_LOSS)
+    judged.notes.append(reference_words.other_loss(judged.number, times, unlike[0].sentence))
+    return True
 
 
 def _together(found: Judged, captured: Judged) -> Judged:
@@ -129,8 +161,18 @@ def _kind(fault: Fault) -> str:
     return " ".join(fault.kind.split()[:2])
 
 
-def judge_compared(made: Compared, previous: Step | None, asked: Asked, captured: Delivered) -> Judged:
-    """Judges one step by the contributions of the reference, beside what was captured of it."""
+def judge_compared(
+    made: Compared, previous: Step | None, asked: Asked, captured: Delivered, times: float | None = None
+) -> Judged:
+    """Judges one step by the contributions of the reference, beside what was captured of it.
+
+    Args:
+        made: The step with the reference's contributions.
+        previous: The one before it.
+        asked: What the job promises.
+        captured: The step as it was captured.
+        times: What the objective's loss is in terms of the job's; None where it is not known.
+    """
     step, asked = made.step, replace(asked, unit=None)
     left = Unlike()
     if step.keys and not any(nonfinite(step)):
@@ -152,7 +194,8 @@ def judge_compared(made: Compared, previous: Step | None, asked: Asked, captured
     _tell_total(judged, captured)
     if any(fault.kind in ("total", "gathered") for fault in judged.faults):
         judged.notes = [note for note in judged.notes if _OWN_FACTOR not in note]
-    judged.notes += reference_words.origins(left.large_origins, captured.functions)
+    if not _excused(judged, made, times):
+        judged.notes += reference_words.origins(left.large_origins, captured.functions)
     return judged
 
 

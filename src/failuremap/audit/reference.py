@@ -38,6 +38,10 @@ class Computed:
     """The backward passes that it stands for, as rank and number."""
     units: float
     gradients: dict[Name, NDArray[np.float32]]
+    loss: float = 0.0
+    """The sum of losses."""
+    job_losses: tuple[float, ...] = ()
+    """What the backward passes of the job started at."""
 
 
 @dataclass
@@ -72,8 +76,8 @@ class Compared:
     """Parameters that the job's optimizer finds without a gradient, and that have one here."""
     unused: list[str]
     """Parameters that get an update in the job, and no gradient here."""
-    members: list[frozenset[tuple[int, int]]]
-    """By contribution the backward passes that it stands for."""
+    owed: list[Computed]
+    """The contributions of the reference, in the order of the step's."""
     own_names: dict[str, str]
     """By the name of a parameter of this step the one that it has in the job: a part of it is one here."""
 
@@ -115,7 +119,8 @@ def _computed(
         gradients[name] = payload[at : at + rows]
         at += rows
     members = frozenset((int(rank), int(number)) for rank, number in fields["members"])
-    return Computed(members, float(fields["units"]), gradients)
+    losses = tuple(float(loss) for loss in fields.get("job_losses", ()))
+    return Computed(members, float(fields["units"]), gradients, float(fields["loss"]), losses)
 
 
 def compared(step: Step, reference: Reference) -> Compared | str | None:
@@ -150,9 +155,8 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     absent = sorted({name for part in step.parts for name in part.absent} - own)
     absent = [name for name in absent if _has_gradient(name, reference, owed)]
     own_names = {reference_words.part(*name): p for p, parts in names.items() for name in parts}
-    members = [one.members for one in owed]
     seen = replace(laid, present_RP=laid.present_RP & left)
-    return Compared(seen, own, [p.name for p in noise], absent, [p.name for p in unused], members, own_names)
+    return Compared(seen, own, [p.name for p in noise], absent, [p.name for p in unused], owed, own_names)
 
 
 def _with_gradient(owed: list[Computed]) -> set[str]:

@@ -10,6 +10,10 @@ from failuremap.audit.delivered import Origin
 NOTHING_COMPARED = "no step was compared with one process: "
 
 
+OTHER_LOSS = (
+    "the objective computes another loss than the job on the same batch, so what differs accuses nobody: does it lack "
+    "a term, mask other units, or call the model with other arguments?"
+)
 SAME_NAMES = (
     "parameters of several stages have one name: give the layers of a stage the names that they have in the whole model"
 )
@@ -44,6 +48,11 @@ def weights_differ(names: Sequence[str]) -> str:
         f"the ranks hold different weights of {words.listed(names)}, and one process holds one; where each rank has a "
         "part of it, experts for one, say along which dimension:  shards = {'name': 0}"
     )
+
+
+def other_loss(step: int, times: float, sentence: str) -> str:
+    """A difference that the objective may have made itself."""
+    return f"step {step}: the objective's loss is {times:.4g} times the job's. {sentence}"
 
 
 def not_kept(step: int, rank: int, number: int) -> str:

@@ -181,6 +181,11 @@ def _delimited(
     return run
 
 
+def _keep(recorder: Recorder, roots: list[Tensor]) -> None:
+    if recorder.keeping is not None and not recorder.depth:
+        recorder.keeping.start_at(roots)
+
+
 def _begin(
     recorder: Recorder, checkpoints: Checkpoints, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -193,6 +198,7 @@ def _begin(
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
             tensors = [root for root in listed if isinstance(root, Tensor)]
+            _keep(recorder, tensors)
             met = terms(tensors)
             unseen = met.unseen
             if recorder.counts:  # what the script says goes before what can be read

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from failuremap.audit.capture.batches import Copier
-from failuremap.audit.capture.layout import is_distributed, layout_of, local
+from failuremap.audit.capture.layout import is_distributed, is_whole, layout_of, local
 
 if TYPE_CHECKING:
     from failuremap.audit.capture.recorder import Recorder
@@ -67,6 +67,7 @@ class Keeping:
         self._calls: list[dict[str, Any]] = []
         self._targets: list[Any] = []
         self._told: Any = ()
+        self._loss: float | None = None
 
     # ---- what comes from the job; each does nothing once the windows are kept, and raises nothing
 
@@ -111,10 +112,15 @@ class Keeping:
         if self._room():
             self._told = self._copier.copy(told)
 
+    def start_at(self, roots: Sequence[Tensor]) -> None:
+        """Keeps the loss that the next backward pass starts at, where it is one number."""
+        one = len(roots) == 1 and roots[0].numel() == 1 and (not is_distributed(roots[0]) or is_whole(roots[0]))
+        self._loss = float(local(roots[0]).detach()) if self.active and one else None
+
     def begin_pass(self, backward: int) -> None:
         """Notes a backward pass: what was kept since the last one is what it is made of."""
         if self.active:
-            told = {"targets": self._targets, "told": self._told}
+            told = {"targets": self._targets, "told": self._told, "loss": self._loss}
             self._passes.append({"backward": backward, "calls": _trained_on(self._calls), **told})
         self._new_pass()
 
@@ -148,9 +154,9 @@ class Keeping:
         return self.active and self._copier.byte_count <= BATCH_LIMIT
 
     def _write(self, stepper: Stepper) -> None:
-        from failuremap.audit.capture.recorder import _place
+        from failuremap.audit.capture.other_processes import place
 
-        rank, world_size = _place()
+        rank, world_size = place()
         kept: dict[str, Any] = {
             "rank": rank,
             "world_size": world_size,
@@ -187,10 +193,10 @@ class Keeping:
         """Pickles the model of the first call; why it could not be stands in a file of its own."""
         if self._model_done:
             return
-        from failuremap.audit.capture.recorder import _place
+        from failuremap.audit.capture.other_processes import place
 
         self._model_done = True
-        if _place()[0] != 0:
+        if place()[0] != 0:
             return
         path, inner = self._recorder.folder / "kept-model.pt", _unwrapped(module)
         try:

@@ -95,6 +95,7 @@ class _Run:
             fields = {
                 "kind": "contribution", "optimizer": window.optimizer, "count": window.count,
                 "members": contribution.members, "units": result.count, "loss": result.loss, "parameters": ids,
+                "job_losses": window.losses(contribution.members),
             }  # fmt: skip
             self._writer.write(fields, together(sketches) if sketches else None)
 

@@ -115,6 +115,11 @@ class Window:
         """Names of the parameters that may get a gradient."""
         return {name for kept in self.kept.values() for name, held in kept["parameters"].items() if held["trained"]}
 
+    def losses(self, members: Sequence[Member]) -> list[float]:
+        """What these passes started at, those that started at one number."""
+        told = {(rank, one["backward"]): one.get("loss") for rank, kept in self.kept.items() for one in kept["passes"]}
+        return [told[member] for member in members if told.get(member) is not None]
+
     def chunks(self, name: str, whole: Tensor) -> dict[int | None, Tensor]:
         """What each rank has of a tensor that is laid out as a parameter; under None where all have it whole."""
         dim = self.sharded_along(name)
