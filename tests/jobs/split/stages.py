@@ -32,7 +32,7 @@ parser.add_argument("--schedule", default="gpipe", choices=SCHEDULES)
 parser.add_argument("--replicas", default="", choices=["", "hand", "ddp", "fsdp"])
 parser.add_argument("--loss", default="means", choices=["means", "exact"], help="exact: over the tokens of all")
 parser.add_argument("--lengths", default="equal", choices=["equal", "uneven"])
-parser.add_argument("--fault", default="", choices=["", "unscaled", "one-stage", "tied", "clip"])
+parser.add_argument("--fault", default="", choices=["", "unscaled", "one-stage", "tied", "clip", "eval"])
 parser.add_argument("--tied", default="", choices=["", "broadcast", "built", "seed"], help="the embedding is the head")
 parser.add_argument("--clip", type=float, default=0.0)
 parser.add_argument("--rounds", type=int, default=1, help="runs of the schedule before each step")
@@ -150,6 +150,8 @@ def main():
         for tokens, labels in batches:
             first = [tokens] if 0 in mine else []
             schedule.step(*first, **({"target": labels} if count - 1 in mine else {}))
+            if args.fault == "eval":
+                schedule.eval(*first, **({"target": labels} if count - 1 in mine else {}))
         for part in parts:
             reduce(part, mesh, 0 in mine)
         if held is not None and args.fault != "tied":
