@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import FrameType
@@ -10,6 +11,8 @@ from typing import NamedTuple
 import torch
 
 _TORCH = os.path.dirname(torch.__file__)
+# fully_shard and FullyShardedDataParallel, which call many a step and never for the script
+_FSDP = os.path.join(_TORCH, "distributed", "fsdp", "")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # torch.autograd.Function.apply, and its counterpart in backward
 _APPLY = os.path.join(_TORCH, "autograd", "function.py")
@@ -28,11 +31,22 @@ class Caller(NamedTuple):
     own: bool
     """Whether the code that calls it is the script's, or a library's, and not torch's."""
     site: str
-    """The innermost line outside torch."""
+    """The innermost line outside torch; '' where torch shards the parameters."""
+
+
+_SHARDING = Caller("", False, "")
+
+
+@functools.cache
+def _is_passed_over(path: str) -> bool:
+    """Whether a file is torch's, this package's, or none."""
+    return path.startswith((_TORCH, _OURS, "<"))
 
 
 def caller_of(frame: FrameType | None) -> Caller:
     """Follows the frames from the one that calls outward; names and lines are read, never the variables."""
+    if frame is not None and frame.f_code.co_filename.startswith(_FSDP):
+        return _SHARDING
     own = frame is not None and not frame.f_code.co_filename.startswith(_TORCH)
     site, inner = "", None
     for _ in range(_DEPTH):
@@ -42,7 +56,7 @@ def caller_of(frame: FrameType | None) -> Caller:
         if code.co_name == "apply" and code.co_filename == _APPLY and inner and inner.co_filename != _CHECKPOINT:
             name = inner.co_qualname.split(".")[-2:][0]
             return Caller(name, not inner.co_filename.startswith(_TORCH), site)
-        if not site and not code.co_filename.startswith((_TORCH, _OURS, "<")):
+        if not site and not _is_passed_over(code.co_filename):
             site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
         inner, frame = code, frame.f_back
     return Caller("", own, site)
@@ -58,7 +72,7 @@ def place_of_call() -> tuple[str, str]:
     site = ""
     while frame is not None and len(places) < _PLACE_DEPTH:
         path = frame.f_code.co_filename
-        if not path.startswith((_TORCH, _OURS, "<")):
+        if not _is_passed_over(path):
             site = site or f"{os.path.basename(path)}:{frame.f_lineno}"
             places.append(f"{os.path.basename(path)}:{frame.f_lineno}:{frame.f_lasti}")
         frame = frame.f_back

@@ -54,11 +54,7 @@ class Entry:
     def fields(self, backward_count: int, gradients: Gradients) -> dict[str, Any]:
         """The entry as a trace holds it; what is empty is left out."""
         alike = self.alike
-        after = alike.backward_count == backward_count
-        when = "backward" if alike.in_backward else ("after" if after else "before")
-        # before the last backward memory comes and goes: where a gradient lies now something else may have lain
-        spans = self.spans if when == "after" else []
-        met = [(gradients.at(start, stop), elements) for start, stop, elements in spans]
+        met = [(gradients.at(start, stop), elements) for start, stop, elements in self.written(backward_count)]
         optional = {
             "op": alike.op, "by": alike.by, "carries_gradient": alike.carries_gradient,
             "rows": alike.rows, "waiting": self.waiting, "errors": self.errors,
@@ -66,9 +62,18 @@ class Entry:
             "other_elements": sum(elements for ids, elements in met if not ids),
             "sent": [number.item() for number in self.sent], "passes": alike.backward_count if self.sent else 0,
         }  # fmt: skip
-        common = {"function": alike.function, "when": when, "own": alike.own, "site": alike.site}
+        common = {"function": alike.function, "when": self._when(backward_count), "own": alike.own, "site": alike.site}
         told = {key: value for key, value in optional.items() if value}
         return {**common, "calls": self.count, "elements": self.elements, **told}
+
+    def _when(self, backward_count: int) -> str:
+        if self.alike.in_backward:
+            return "backward"
+        return "after" if self.alike.backward_count == backward_count else "before"
+
+    def written(self, backward_count: int) -> list[Span]:
+        """What the calls after the last backward wrote to; before it memory comes and goes, and tells nothing."""
+        return self.spans if self._when(backward_count) == "after" else []
 
 
 class Gradients:
@@ -97,7 +102,9 @@ class Calls:
 
     def add(self, alike: Alike, elements: int, spans: Sequence[Span]) -> Entry:
         """Counts a call."""
-        entry = self.entries.setdefault(alike, Entry(alike))
+        entry = self.entries.get(alike)
+        if entry is None:
+            entry = self.entries[alike] = Entry(alike)
         entry.count += 1
         entry.elements += elements
         if len(entry.spans) < _SPAN_LIMIT:

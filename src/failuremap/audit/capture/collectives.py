@@ -165,12 +165,14 @@ def _asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, boo
     """The operation, the process group (None: all ranks), and whether this rank is in it."""
     operation, group, is_member = "", None, True
     for value in (*args[1:], *kwargs.values()):
+        if isinstance(value, Tensor):
+            continue
         kind = type(value).__name__
         if kind in ("RedOpType", "ReduceOp"):
             operation = str(value).rpartition(".")[2].lower()
         elif kind.startswith("ProcessGroup"):
             group = value
-        elif value is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+        elif kind == "int" and value is torch.distributed.GroupMember.NON_GROUP_MEMBER:
             is_member = False
     return operation, group, is_member
 
@@ -198,7 +200,8 @@ def tell(recorder: Recorder) -> None:
     entries = recorder.calls.taken()
     if not entries:
         return
-    gradients = Gradients(list(_gradients(recorder))) if any(entry.spans for entry in entries) else Gradients([])
+    wanted = any(entry.written(recorder.backward_count) for entry in entries)
+    gradients = Gradients(list(_gradients(recorder)) if wanted else [])
     told = []
     for entry in entries:
         fields = entry.fields(recorder.backward_count, gradients)

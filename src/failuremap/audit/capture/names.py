@@ -20,10 +20,13 @@ class Modules:
         self._names = WeakTensorKeyDictionary()
         self._stands_for = WeakTensorKeyDictionary()
         self._embedding: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._wrappers: list[weakref.ref[torch.nn.Module]] = []
         self._registered = WeakTensorKeyDictionary()
 
     def add(self, module: torch.nn.Module, parameter: Tensor | None = None) -> None:
         """Remembers a module; called whenever one registers a parameter or a child."""
+        if module not in self._seen and type(module).__name__ == "DistributedDataParallel":
+            self._wrappers.append(weakref.ref(module))
         number = self._seen.setdefault(module, len(self._seen))
         if isinstance(module, torch.nn.Embedding):
             self._embedding.add(module)
@@ -44,7 +47,7 @@ class Modules:
 
     def data_parallel(self) -> list[torch.nn.Module]:
         """The DistributedDataParallel wrappers that are alive."""
-        return [module for module in self._all() if type(module).__name__ == "DistributedDataParallel"]
+        return [module for module in (reference() for reference in self._wrappers) if module is not None]
 
     def unit(self) -> str:
         """What a loss most likely counts: tokens where something embeds, examples elsewhere."""

@@ -37,20 +37,28 @@ def _watch_gathering(recorder: Recorder, module: ModuleType) -> None:
     @functools.wraps(original)
     def init_unsharded_param(self: Any) -> Any:
         result = original(self)
-        on_gathered(recorder, self)
+        if not _is_known(self):
+            on_gathered(recorder, self)
         return result
 
     module.FSDPParam.init_unsharded_param = init_unsharded_param
+
+
+def _is_known(managed: Any) -> bool:
+    """Whether a gathered parameter is watched already: looking that up each time would cost more than reading it."""
+    gathered, watched = managed.__dict__.get(_WATCHED, (None, None))
+    held = managed.__dict__
+    return (
+        watched is not None
+        and held.get("_unsharded_param") is gathered
+        and watched.tensor() is held.get("sharded_param")
+    )
 
 
 @quiet
 def on_gathered(recorder: Recorder, managed: Any) -> None:
     """Puts the recorder's hook on a parameter that has just been gathered, if it is the first time."""
     gathered, parameter = managed._unsharded_param, managed.sharded_param
-    # looking tensors up in every pass would cost more than reading the small ones
-    before, watched = managed.__dict__.get(_WATCHED, (None, None))
-    if before is gathered and watched.tensor() is parameter:
-        return
     known, watched = recorder.by_tensor.get(gathered), recorder.watch(parameter)
     if watched is None:
         return
@@ -69,7 +77,7 @@ def _finding(recorder: Recorder, reference: weakref.ref[Any]) -> Callable[[], Wa
 
     def find() -> Watched | None:
         nonlocal last
-        parameter = _shard(reference)
+        parameter = getattr(reference(), "sharded_param", None)
         if last is None or parameter is None or last.tensor() is not parameter:
             last = None if parameter is None else recorder.by_tensor.get(parameter)
         return last

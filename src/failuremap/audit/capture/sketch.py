@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,6 +80,13 @@ class Sketch:
         if self.raw:
             return tensor.reshape(-1).to(torch.float32, copy=True)
         return torch.take(tensor, self.on(tensor, "index")).float()
+
+    def is_live(self, tensor: Tensor) -> bool:
+        """Whether any of the sampled elements is something else than zero."""
+        made = None if self._compiled is None else self._compiled.sample(tensor)
+        if made is not None:
+            return bool(np.frombuffer(made.numbers, np.float32).any())
+        return bool(self.coordinates(tensor.detach()).any())
 
     def sample(self, tensor: Tensor) -> Piece:
         """The sampled elements alone."""

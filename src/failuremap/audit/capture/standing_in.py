@@ -51,7 +51,7 @@ class StandIns:
 
     def found(self, tensor: Tensor) -> list[Watched] | None:
         """The parameters that a tensor stands for; None where it is not known to stand for any."""
-        known: StandIn | None = self._by_tensor.get(tensor)
+        known: StandIn | None = self._by_tensor.get(tensor) if self._by_tensor else None
         return None if known is None else known.watched
 
     def stepping(self, optimizer: Any) -> Any:

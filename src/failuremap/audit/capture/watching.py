@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from failuremap.audit.capture.layout import Layout, is_distributed, layout_of, local
@@ -13,6 +14,9 @@ from failuremap.audit.capture.pieces import Piece
 from failuremap.audit.capture.shard_sketch import ShardSketch
 from failuremap.audit.capture.sketch import COORDINATES, Sketch
 from failuremap.audit.trace import as_runs
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,8 @@ class Watched:
 
     def sample(self, tensor: Tensor, of: str) -> Piece:
         """The sampled elements of a tensor; zero where they are not on this rank."""
+        if of in self._plain and type(tensor) in _PLAIN:
+            return self.sketch.sample(tensor)
         reader = self._reader(tensor, of)
         return reader.sample(self._here(tensor, reader))
 
@@ -168,14 +174,15 @@ class Watched:
         gradient = None if tensor is None else tensor.grad
         if gradient is not None and self._is_live(gradient):
             return "model"
-        if self.waiting is not None and any(self._is_live(held) for held in self.waiting() if held is not None):
-            return "model"
+        for held in self.waiting() if self.waiting is not None else ():
+            if held is not None and self._is_live(held):
+                return "model"
         held = None if self.in_copy is None else self.in_copy()
         return "copy" if held is not None and self._is_live(held) else ""
 
     def _is_live(self, gradient: Tensor) -> bool:
         if type(gradient) is Tensor and gradient.shape == self.shape:
-            return bool(self.sketch.coordinates(gradient.detach()).any())
+            return self.sketch.is_live(gradient)
         if not is_readable(gradient):
             return False
         flat = local(gradient).detach().reshape(-1)
