@@ -176,7 +176,7 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
 
 def _reasons(story: Story) -> list[str]:
     """Why the job cannot be called right; [] if it can."""
-    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story), *unstepped.replaced(story.ranks)]
+    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story)]
     if not story.judged:
         names, _ = final_agreement(story.ranks)
         apart = [step_words.end_apart(sorted(names))] if names else []
@@ -261,7 +261,6 @@ def _notes(story: Story) -> list[str]:
     if absent:
         many = "1 parameter" if len(absent) == 1 else f"{len(absent)} parameters"
         notes.append(f"{many} had no gradient at some step: {words.listed(absent)}")
-    notes += unstepped.removed(story.ranks) + unstepped.beside(story.traces[0].path.parent)
     errors = [error for error in _errors(story) if not error.startswith(_ESSENTIAL)]
     if errors:
         notes.append(f"the audit itself met {len(errors)} errors, the first: {errors[0]}")
