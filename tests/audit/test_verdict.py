@@ -592,8 +592,8 @@ def test_a_loss_that_was_not_seen_is_not_measured(tmp_path):
         (
             "the loss was not seen (backward went through Gather): no loss function of torch.nn.functional made it. "
             "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss); "
-            "--reference compares the update with that of one process "
-            "(3 of 3 steps)"
+            "or compare with one process: --reference ref.py:objective, in ref.py:  "
+            "def objective(model, batch): return loss_sum, count (3 of 3 steps)"
         )
     ]
 

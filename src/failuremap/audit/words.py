@@ -239,7 +239,9 @@ def loss_not_seen(operations: list[str]) -> str:
     through = f" (backward went through {', '.join(operations[:3])})" if operations else ""
     return (
         f"the loss was not seen{through}: no loss function of torch.nn.functional made it. "
-        "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss)"
+        "One line makes it seen: failuremap.unit_losses(loss_per_token) or failuremap.count(tokens, loss); "
+        "or compare with one process: --reference ref.py:objective, in ref.py:  "
+        "def objective(model, batch): return loss_sum, count"
     )
 
 
