@@ -63,24 +63,29 @@ def test_the_sum_of_both_parameters_gradients_is_no_exchange(tmp_path):
     assert "no combination of the gradients" in judged.unexplained[0]
 
 
-def test_a_rank_without_a_gradient_of_its_own_has_exchanged_nothing(tmp_path):
-    """Stages that hold copies of one weight each have a gradient of their own copy alone, and add them up."""
+@pytest.mark.parametrize("copies", [True, False])
+def test_ranks_that_have_one_gradient_each_exchange_them_but_where_both_hold_one_weight(copies, tmp_path):
+    """Stages that hold copies of one weight each have the gradient of their own copy, and are meant to add these up."""
+    first, second = slice(0, 128), slice(128 + 8, 256 + 8)
 
     def alone(drawn, _):
-        drawn[0, :, 128 + 8 : 256 + 8] = 0  # rank 0 has none of b.weight, rank 1 none of a.weight
-        drawn[1, :, :128] = 0
+        drawn[0, :, second] = 0
+        drawn[1, :, first] = 0
         return drawn
 
     def update(window):
         both = window.combined(1.0)
-        first, second = window.columns("a.weight"), window.columns("b.weight")
         total = both[:, first] + both[:, second]
         both[:, first] = both[:, second] = total
         return both
 
-    judged = last(HandJob(EVEN, update, shapes=SHAPES, gradients=alone), tmp_path)
+    def weights(drawn, _):
+        drawn[second] = drawn[first] if copies else drawn[second]
+        return drawn
 
-    assert "exchanged" not in kinds(judged)
+    judged = last(HandJob(EVEN, update, shapes=SHAPES, gradients=alone, weights=weights), tmp_path)
+
+    assert ("exchanged" in kinds(judged)) != copies
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1.0])

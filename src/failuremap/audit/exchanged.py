@@ -105,7 +105,7 @@ def _held_by(step: Step, p: int, row: int, known: Sequence[_Held]) -> _Held | No
         terms_KL = np.concatenate([own_KL, _of(step.contributions_KL, step, q)])
         solved = [_solved(terms_KL, update_L)] if len(update_L) >= 4 * count + 2 else []
         for coefficients in solved or [one.coefficients for one in known if one.row == row]:
-            exchanged = _exchanged(terms_KL, coefficients, update_L, limit)
+            exchanged = _exchanged(terms_KL, coefficients, update_L, limit, copies=_may_be_copies(step, p, q))
             if exchanged.any():
                 return _Held(parameter.name, other.name, row, step.keys[int(exchanged.argmax())][0], coefficients)
     return None
@@ -115,31 +115,53 @@ def _of(rows: Floats, step: Step, p: int) -> Floats:
     return rows[:, int(step.starts[p]) : int(step.starts[p + 1])]
 
 
-def _exchanged(terms_KL: Floats, coefficients: Floats, update_L: Floats, limit: float) -> Mask:
+def _may_be_copies(step: Step, p: int, q: int) -> bool:
+    """Whether two parameters hold the same weights, or are not known to hold others: stages may tie them together."""
+    held = []
+    for parameter in (p, q):
+        rows = _of(step.weights_RL, step, parameter)
+        known = rows[~np.isnan(rows).all(axis=1)]
+        if not len(known):
+            return True
+        held.append(known[0])
+    both = ~np.isnan(held[0]) & ~np.isnan(held[1])
+    return bool(np.allclose(held[0][both], held[1][both], rtol=1e-3, atol=0))
+
+
+def _exchanged(terms_KL: Floats, coefficients: Floats, update_L: Floats, limit: float, *, copies: bool) -> Mask:
     """The contributions of which an update holds the other parameter's gradient and not the parameter's own.
 
-    None where the coefficients do not explain the update, or it holds both gradients of a contribution. Where a
-    contribution has no gradient of one of the two, nothing was exchanged: stages that hold copies of one weight do so.
+    None where the coefficients do not explain the update, or it holds both gradients of a contribution. Where the two
+    may be copies of one weight, a contribution without a gradient of the parameter has exchanged nothing: these are
+    meant to be added up.
     """
     count = len(terms_KL) // 2
-    sizes = np.sqrt(np.einsum("kl,kl->k", terms_KL, terms_KL))
+    sizes = _sizes(terms_KL)
     parts = np.abs(coefficients) * sizes
     apart = update_L - coefficients @ terms_KL
     largest = float(parts.max())
-    if not sizes.all() or float(apart @ apart) ** 0.5 > limit * max(largest, float(update_L @ update_L) ** 0.5):
+    if float(apart @ apart) ** 0.5 > limit * max(largest, float(update_L @ update_L) ** 0.5) or largest == 0:
         return np.zeros(count, dtype=bool)
     there = parts > _GONE * largest
     own, other = there[:count], there[count:]
     found: Mask = other & ~own & ~(own & other).any()
-    return found
+    return found & (sizes[:count] > 0) if copies else found
+
+
+def _sizes(terms_KL: Floats) -> Floats:
+    sizes: Floats = np.sqrt(np.einsum("kl,kl->k", terms_KL, terms_KL))
+    return sizes
 
 
 def _solved(terms_KL: Floats, update_L: Floats) -> Floats:
     """The coefficients of an update; zeros where its terms are too much alike."""
-    sizes = np.sqrt(np.einsum("kl,kl->k", terms_KL, terms_KL))
-    unit_KL = terms_KL / np.where(sizes > 0, sizes, 1)[:, None]
+    sizes = _sizes(terms_KL)
+    there = sizes > 0
+    coefficients = np.zeros(len(terms_KL))
+    if not there.any():
+        return coefficients
+    unit_KL = terms_KL[there] / sizes[there, None]
     values, directions = np.linalg.eigh(unit_KL @ unit_KL.T)
-    if values[0] < _ALIKE * values[-1]:
-        return np.zeros(len(terms_KL))
-    coefficients: Floats = (directions / values) @ directions.T @ (unit_KL @ update_L) / sizes
+    if values[0] >= _ALIKE * values[-1]:
+        coefficients[there] = (directions / values) @ directions.T @ (unit_KL @ update_L) / sizes[there]
     return coefficients

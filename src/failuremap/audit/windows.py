@@ -41,6 +41,8 @@ class Step:
     contributions_KL: Floats
     updates_RL: Floats
     present_RP: NDArray[np.bool_]
+    weights_RL: Floats
+    """The weights before the step as each rank wrote them down; nan where it did not."""
     weights_equal: bool | None
     weights_differ_in: list[str]
     parts: list[Part]
@@ -146,7 +148,8 @@ class Assembler:
                 rows.append(self._sum(rank, backward.chunks, place, starts))
                 altered.append(self._replaced(rank, rows[-1], backward, place, starts))
         updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
-        agreed = self._compare_weights(having, parts, place, starts, parameters)
+        weights = np.array([self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)])
+        agreed = self._compare_weights(having, weights, starts, parameters)
         size = int(starts[-1])
         here = [rank.rank for rank in having]
         return Step(
@@ -162,6 +165,7 @@ class Assembler:
             weights_equal=None if agreed is None else not agreed.differs_P.any(),
             weights_differ_in=[] if agreed is None else [parameters[p].name for p in np.flatnonzero(agreed.differs_P)],
             agreeing_ranks=[] if agreed is None else agreed.groups,
+            weights_RL=weights,
             parts=parts,
             set_aside=aside,
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
@@ -252,19 +256,14 @@ class Assembler:
         join = np.concatenate if source else lambda _: np.empty(0, dtype=np.int64)
         return join(source), join(target), np.array(touched, dtype=np.int64)
 
+    @staticmethod
     def _compare_weights(
-        self,
-        having: list[Rank],
-        parts: list[Part],
-        place: dict[str, int],
-        starts: NDArray[np.int64],
-        parameters: list[Parameter],
+        having: list[Rank], weights_RL: Floats, starts: NDArray[np.int64], parameters: list[Parameter]
     ) -> Agreement | None:
         """Whether all ranks start the step from the same weights; None where there is one rank."""
         if len(having) < 2:
             return None
-        own = [self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
-        rows = whole_rows(np.array(own), having, parameters, starts, "weights")
+        rows = whole_rows(weights_RL, having, parameters, starts, "weights")
         exact = np.zeros(int(starts[-1]), dtype=bool)
         for index, parameter in enumerate(parameters):
             exact[starts[index] : starts[index] + parameter.coordinates] = True
