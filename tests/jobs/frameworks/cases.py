@@ -38,9 +38,10 @@ FRAMEWORKS = {
     ),
     # torchtune imports the datasets library: see above
     "torchtune": Framework(("torchtune", "huggingface", "trl"), ("sentencepiece", "safetensors")),
+    "torchtitan": Framework(("torchtitan", "huggingface", "trl", "loggers"), ("tokenizers", "tensorboard")),
     "jax": Framework(("flax",), ("jax", "optax", "flax.linen", "flax.nnx", "flax.training.train_state")),
 }
-HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE = (
+HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE, TITAN = (
     f"frameworks/{name}.py"
     for name in (
         "hf_trainer",
@@ -51,6 +52,7 @@ HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE = (
         "jax_ways",
         "jax_flax",
         "torchtune_recipe",
+        "torchtitan_trainer",
     )
 )
 
@@ -141,6 +143,12 @@ CASES: dict[str, list[Case]] = {
         right("torchtune-lora", TUNE, "--recipe lora_finetune_distributed", 2, timeout=180.0),
         wrong("torchtune-not-times-world", TUNE, "--own-copy not-times-world", 2,
               "global-denominator-averaged-again divided-twice", timeout=180.0),
+    ],
+    "torchtitan": [
+        right("torchtitan", TITAN, "", 2, timeout=180.0),
+        wrong("torchtitan-divided", TITAN, "--divided --accum 3", 2,
+              "global-denominator-averaged-again averaged-over-ranks-twice divided-twice", timeout=180.0),
+        Case("torchtitan-chunked", TITAN, "--chunked", 2, ("not measured",), timeout=180.0),
     ],
     "jax": [
         right("jax", WAYS, "shard_map", None),
