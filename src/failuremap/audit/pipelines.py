@@ -81,9 +81,9 @@ def one_rank_a_pipeline(step: Step, copies: Sequence[Tied]) -> Step:
 def _groups(step: Step) -> list[list[int]]:
     """The ranks of the step by pipelines, and each other rank alone; [] where no pass has a stage."""
     groups = {rank: {rank} for rank in step.ranks}
-    staged = [backward.stage for backward in step.backwards if backward.stage is not None]
-    for stage in staged:
-        together = set[int]().union(*(groups[rank] for rank in stage.ranks if rank in groups))
+    staged = [{rank, *b.stage.ranks} for (rank, _), b in zip(step.keys, step.backwards, strict=True) if b.stage]
+    for ranks in staged:
+        together = set[int]().union(*(groups[rank] for rank in ranks if rank in groups))
         groups |= dict.fromkeys(together, together)
     return sorted({tuple(sorted(group)): sorted(group) for group in groups.values()}.values()) if staged else []
 

@@ -37,6 +37,10 @@ CASES = {
         Case("pipeline-alike", "split/stages.py", "--tied seed --fault tied", 2, UNTOLD, **NONE),
         wrong("pipeline-clip", "split/stages.py", "--clip 0.3 --fault clip", 2, "norm-misses-shards", **NONE),
     ],
+    "pipeline of tensor parallel stages": [
+        right("tensor-stages", "split/tensor_stages.py", "", 4, **NONE),
+        wrong("tensor-stages-counts", "split/tensor_stages.py", "--uneven", 4, "mean-of-microbatch-means", **NONE),
+    ],
     "pipeline by hand": [
         right("hand-stages", "split/hand_stages.py", f"--order last-first {EXACT}", 4, **NONE),
         wrong("hand-stages-counts", "split/hand_stages.py", "--stages 3 --order one-by-one --lengths uneven", 3,
