@@ -257,9 +257,11 @@ def part_not_seen(count: int, total_count: int, operations: list[str]) -> str:
 def own_weights(term: Term, asked: Asked) -> str:
     """The script weighs its units itself."""
     hint = "; if each sequence is meant to weigh the same, audit with --unit sequence"
+    in_rows = term.rows_K is not None and asked.unit is None and asked.noun == "token"
     return (
-        f"{term.name}: {asked.noun}s weigh differently inside one micro-batch, by the script's own weights, "
-        f"so shares cannot be compared{hint if term.rows_K is not None and asked.unit is None else ''}"
+        f"{term.name}: {asked.noun}s weigh differently inside one micro-batch, by the script's own weights, so shares "
+        "cannot be compared; to leave these weights aside, mark the losses behind them: "
+        f"failuremap.unit_losses(weighted){hint if in_rows else ''}"
     )
 
 

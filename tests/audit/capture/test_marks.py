@@ -50,7 +50,7 @@ step.step()
 def test_without_a_mark_the_same_loss_is_unseen(job_server, tmp_path):
     seen = watch(job_server, tmp_path, MODEL + "unit_losses().mean().backward()\nstep.step()")
 
-    assert (seen.losses, seen.of("backward")[0].fields["unseen"]) == ([], ["Rsub"])
+    assert (seen.losses, seen.of("backward")[0].fields["unseen"]) == ([], ["Gather"])
 
 
 @pytest.mark.torch
@@ -120,6 +120,31 @@ step.step()
     )
 
     assert ([loss["function"] for loss in seen.losses], seen.errors) == (["cross_entropy"], [])
+
+
+INSIDE = """
+each = torch.nn.functional.cross_entropy(model(x), y, reduction="none")
+apart = torch.nn.functional.mse_loss(model(x), torch.zeros(5, 3))
+weighted = each * torch.tensor([1.0, 2, 3, 4, 5])
+{mark}
+(weighted.mean() + apart).backward()
+step.step()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("mark", "functions"),
+    [
+        ("failuremap.unit_losses(weighted)", ["mse_loss", "unit_losses"]),
+        ("failuremap.count(5, weighted.mean())", ["cross_entropy", "mse_loss"]),
+    ],
+    ids=["on the way", "on a tensor that backward does not pass"],
+)
+def test_what_is_said_of_a_loss_goes_before_what_is_seen_in_it(job_server, tmp_path, mark, functions):
+    seen = watch(job_server, tmp_path, MODEL + INSIDE.format(mark=mark))
+
+    assert sorted(loss["function"] for loss in seen.losses) == functions
 
 
 @pytest.mark.torch

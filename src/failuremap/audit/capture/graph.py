@@ -37,11 +37,44 @@ _ARITHMETIC = frozenset(
 _NODE_LIMIT = 20_000
 
 
-def mark(loss: Tensor) -> None:
+@dataclass(eq=False)
+class Seen:
+    """A loss that is seen."""
+
+    arrived: int = -1
+    """The pass in which its gradient arrived last."""
+    within: list[Seen] = field(default_factory=list)
+    """What the script has said of losses that it is a part of."""
+
+    def is_told_of(self, number: int) -> bool:
+        """Whether the script has said what a loss around it is, which this pass came through."""
+        return any(outer.arrived == number for outer in self.within)
+
+
+def mark(loss: Tensor) -> Seen:
     """Marks the node of the graph that made `loss` as seen."""
+    seen = Seen()
     if loss.grad_fn is not None:
         metadata: dict[Any, Any] = loss.grad_fn.metadata  # type: ignore[assignment]
-        metadata[_MARK] = True
+        metadata[_MARK] = seen
+    return seen
+
+
+def made_of(loss: Tensor) -> list[Seen]:
+    """The losses that one is made of."""
+    stack = [] if loss.grad_fn is None else [source for source, _ in loss.grad_fn.next_functions]
+    visited: set[Any] = {None}
+    found = []
+    while stack and len(visited) < _NODE_LIMIT:
+        node: Any = stack.pop()
+        if node in visited:
+            continue
+        visited.add(node)
+        if is_marked(node):
+            found.append(node.metadata[_MARK])
+        elif _name_of(node) in _ARITHMETIC:
+            stack += [source for source, _ in node.next_functions]
+    return found
 
 
 def is_marked(node: Any) -> bool:
@@ -84,7 +117,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
             continue
         visited.add(way)
         node = way.node
-        name = node.name().rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
+        name = _name_of(node)
         if name == "AccumulateGrad" or is_marked(node):
             continue
         if name in likely.KINDS and way.output == 0:
@@ -109,6 +142,10 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     settled.hidden = [logits.Hidden(name, node) for node, name in hidden.items()]
     settled.checkpoints = list(checkpoints)
     return settled
+
+
+def _name_of(node: Any) -> str:
+    return str(node.name()).rstrip("0123456789").removeprefix("torch::autograd::").removesuffix("Backward")
 
 
 class _Way(NamedTuple):

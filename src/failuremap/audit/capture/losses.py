@@ -18,9 +18,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.hooks import unserializable_hook
 
 from failuremap.audit.capture.callers import place_of_call
-from failuremap.audit.capture.graph import mark
+from failuremap.audit.capture.graph import Seen, mark
 from failuremap.audit.capture.layout import is_distributed, whole
 from failuremap.audit.capture.recorder import Recorder
 
@@ -79,7 +80,7 @@ def _here(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], units: Tensor | None = None) -> None:
+def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], units: Tensor | None = None) -> Seen:
     """Puts a hook on a loss's result that completes `event` when the gradient arrives, and marks it as seen.
 
     Args:
@@ -90,9 +91,13 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
     """
     event["site"], event["place"] = place_of_call()
     shape = event.pop("unit_shape", None)
+    seen = mark(result)
 
     def arrived(gradient: Tensor) -> None:
         try:
+            seen.arrived = recorder.backward_count
+            if seen.is_told_of(recorder.backward_count):
+                return
             with torch.no_grad():
                 found = whole(gradient, "the gradient of a loss").detach().double()
                 if event["reduction"] == "none":
@@ -102,8 +107,8 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
         except Exception as error:
             recorder.note_error("on_loss", error)
 
-    result.register_hook(arrived)
-    mark(result)
+    result.register_hook(unserializable_hook(arrived))
+    return seen
 
 
 def _unit_scales(gradient: Tensor, units: Tensor | None, shape: tuple[int, ...] | None) -> dict[str, Any]:

@@ -75,9 +75,12 @@ def _watch(losses: Any, event: dict[str, Any]) -> None:
     recorder = _recorder()
     if recorder is None or not recorder.active or not getattr(losses, "requires_grad", False):
         return
+    from failuremap.audit.capture.graph import made_of
     from failuremap.audit.capture.losses import watch_result
 
     watched: Tensor = losses
     if event["reduction"] == "none":
         event = {**event, "count": watched.numel()}
-    watch_result(recorder, watched, event)
+    parts, said = made_of(watched), watch_result(recorder, watched, event)
+    for part in parts:  # what the script says of a loss goes before what is seen in it
+        part.within.append(said)
