@@ -383,8 +383,8 @@ def test_units_that_the_script_weighs_itself_are_open_and_no_fault(tmp_path):
     (open_question,) = judged.doubts + judged.unexplained
     assert (judged.faults, [cell.share for cell in judged.cells]) == ([], [None, None])
     assert open_question == (
-        "cross_entropy(none) at train.py:41: tokens weigh differently inside one micro-batch, by the script's own weights, "
-        "so shares cannot be compared; to leave these weights aside, mark the losses behind them: "
+        "cross_entropy(none) at train.py:41: tokens weigh differently inside one micro-batch, by the script's own "
+        "weights, so shares cannot be compared; to leave these weights aside, mark the losses behind them: "
         "failuremap.unit_losses(weighted)"
     )
 
