@@ -90,6 +90,7 @@ OWN_EVIDENCE = {
     "unused-on-last-microbatch": found(
         set(), Sign.UNUSED_IN_LAST_MICRO_BATCH, Sign.SOME_PARAMETERS, Sign.OWN_RANK_ONLY, Sign.DDP_PRESENT
     ),
+    "misaligned-shards": found(set(), Sign.OTHER_PARAMETER_ADDED, Sign.SOME_PARAMETERS, RANKS),
     "average-divides-by-elements": found(set(), Sign.DIVIDED_BY_ELEMENTS, Sign.SOME_PARAMETERS),
     "sparse-path-own-scale": found(set(), Sign.SPARSE_APART, Sign.SOME_PARAMETERS),
     "divide-factor-on-root-only": found(set(), Sign.MODULES_APART, Sign.SOME_PARAMETERS),

@@ -71,11 +71,8 @@ MECHANISM = Mechanism(
     ),
     audit_sees=(
         "Parameters, by name, whose update holds another parameter's gradient from some ranks in place of their own, "
-        "and, where ranks unpack different views, replicas that drift apart."
-    ),
-    audit_blind=(
-        "An update is held against the gradients of parameters of as many elements. What lies across the border of two "
-        "parameters, or of one of another size, is told as no combination of the gradients, without this name."
+        "and, where ranks unpack different views, replicas that drift apart. An update is held against the gradients "
+        "of parameters of as many elements; what lies across the border of two is told without this name."
     ),
     repair=(
         "Pack the same parameters in the same order on every rank, with zeros for what is absent: for p in "
