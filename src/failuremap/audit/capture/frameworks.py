@@ -20,6 +20,8 @@ TESTED = {
     "trl": "1.16.0",
     "lightning": "2.6.6",
     "deepspeed": "0.19.8",
+    "torchtune": "0.6.1",
+    "torchtitan": "0.3.0",
 }
 
 
