@@ -100,6 +100,23 @@ def test_the_note_says_how_weights_were_found_that_no_function_tells():
     )
 
 
+@pytest.mark.parametrize(
+    ("function", "note"),
+    [
+        ("at_logits", "the logits (Fast, backward at train.py:7): in every row it is w (softmax - onehot)"),
+        (
+            "at_hidden",
+            "the hidden states (Fast, backward at train.py:7): in the rows that were computed again it is w times that "
+            "of a cross entropy behind the head",
+        ),
+    ],
+)
+def test_the_note_says_at_which_gradient_a_hidden_loss_was_read(function, note):
+    backwards = [passed(loss(2, 1.0, function=f"cross_entropy_{function}", hidden_in="Fast", site="train.py:7"))]
+
+    assert hidden_losses(backwards) == [f"weights read from the gradient at {note}"]
+
+
 def test_class_weights_count_each_unit_by_its_weight():
     mean = only_term(passed(loss(4, 1.0, weight_sum=2.5)))
     sums = only_term(passed(loss(4, 2.0, weight_sum=2.5, reduction="sum")))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def weights_from_logits(function: str, site: str) -> str:
+def weights_from_logits(function: str, site: str, at_hidden: bool = False) -> str:
     """How the weights of a loss were found whose inside is hidden."""
+    if at_hidden:
+        return (
+            f"weights read from the gradient at the hidden states ({function}, backward at {site}): in the rows that "
+            "were computed again it is w times that of a cross entropy behind the head"
+        )
     return (
         f"weights read from the gradient at the logits ({function}, backward at {site}): in every row it is "
         "w (softmax - onehot)"

@@ -27,7 +27,7 @@ Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
 # what units weigh apart from numbers of the script's own; see capture/apart.py
 APART = "loss_per_unit"
 # losses that were written out, by what they are made of; see capture/likelihoods.py and capture/logits.py
-_BY_HAND = ("log_softmax", "logsigmoid", "cross_entropy_at_logits", APART)
+_BY_HAND = ("log_softmax", "logsigmoid", "cross_entropy_at_logits", "cross_entropy_at_hidden", APART)
 _ALIKE = 0.01
 
 
@@ -111,7 +111,7 @@ def _each_named(terms: list[Term]) -> list[Term]:
 def hidden_losses(backwards: Sequence[Backward]) -> list[str]:
     """Notes on the losses whose weights were read from a gradient, and not where a loss function was called."""
     losses = [loss for backward in backwards for loss in backward.losses]
-    hidden = {(loss["hidden_in"], loss["site"]) for loss in losses if "hidden_in" in loss}
+    hidden = {(loss["hidden_in"], loss["site"], "hidden" in loss["function"]) for loss in losses if "hidden_in" in loss}
     apart = {(loss["site"], loss.get("unit", "unit")) for loss in losses if loss["function"] == APART}
     notes = [weights_from_logits(*found) for found in sorted(hidden)]
     return notes + [weights_apart(*found) for found in sorted(apart)]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from failuremap.audit.capture import fused
 from failuremap.audit.capture.likelihoods import event_of, signed
 from failuremap.audit.capture.recorder import Recorder
 
@@ -74,6 +75,7 @@ class _Reading:
         self.recorder, self.name, self.waiting, self.unseen, self.place = recorder, name, waiting, unseen, place
         self.handles: list[Any] = []
         self.saved: list[Tensor] = []
+        self.head: fused.Head | None = None
         self.dim = -1
 
     def before(self, node: Any) -> Any:
@@ -81,38 +83,53 @@ class _Reading:
 
         def hook(_: tuple[Tensor, ...]) -> None:
             try:
-                self.saved = _saved(self.name, node)
+                kept = [] if self.name == SOFTMAX else [raw.unpack() for raw in node._raw_saved_tensors]
+                self.head = fused.head_of(
+                    node, [tensor for tensor in kept if type(tensor) in (Tensor, torch.nn.Parameter)]
+                )
+                self.saved = _saved(self.name, node) if self.head is None else []
             except Exception:  # changed in place, or freed: whatever the job says of it, nothing can be read
-                self.saved = []
+                self.saved, self.head = [], None
 
         return hook
 
-    def after(self, gradients: tuple[Tensor | None, ...], _: tuple[Tensor | None, ...]) -> None:
+    def after(self, gradients: tuple[Tensor | None, ...], reached: tuple[Tensor | None, ...]) -> None:
         """The hook that runs after the node."""
-        saved, self.saved = self.saved, []
         try:
             for handle in self.handles:
                 handle.remove()
             with torch.no_grad():
-                given = [gradient for gradient in gradients if type(gradient) is Tensor and gradient.dim()]
-                found = _first_fit([g.movedim(self.dim, -1) for g in given], [s.movedim(self.dim, -1) for s in saved])
-            parts = 0 if found is not None else self._parts()
-            if parts:
-                found = _first_fit([g for g in given if g.dim() > 1], saved, of_part=True)
-            if found is not None:
-                self._tell(found[0], found[1] * max(1, parts))
+                if self.head is not None:
+                    weights = fused.weights_of(gradients[self.head.place], reached, self.head)
+                    classes, parts, function = len(self.head.weight), 1, fused.FUNCTION
+                else:
+                    weights, classes, parts = self._fit(gradients)
+                    function = FUNCTION
+            if weights is not None:
+                self._tell(function, weights, classes * parts)
         except Exception as error:
             self.recorder.note_error("on_loss", error)
+        finally:
+            self.saved, self.head = [], None
+
+    def _fit(self, gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, int, int]:
+        """The weights, the classes that are here, and over how many ranks all of them are."""
+        given = [gradient for gradient in gradients if type(gradient) is Tensor and gradient.dim()]
+        laid = [[tensor.movedim(self.dim, -1) for tensor in tensors] for tensors in (given, self.saved)]
+        found, parts = _first_fit(*laid), 1
+        if found is None and (parts := self._parts()):
+            found = _first_fit([gradient for gradient in given if gradient.dim() > 1], self.saved, of_part=True)
+        return (None, 0, 0) if found is None else (*found, parts)
 
     def _parts(self) -> int:
         """Over how many ranks the function has called a collective; 0 where it has called none."""
         return max((len(alike.group) for alike in self.recorder.calls.entries if alike.by == self.name), default=0)
 
-    def _tell(self, weights: Tensor, classes: int) -> None:
+    def _tell(self, function: str, weights: Tensor, classes: int) -> None:
         self.waiting.remove(self.name)
         if self.name not in self.waiting and self.name in self.unseen:
             self.unseen.remove(self.name)
-        self.recorder.on_loss({**event_of(FUNCTION, classes, weights, self.place), "hidden_in": self.name})
+        self.recorder.on_loss({**event_of(function, classes, weights, self.place), "hidden_in": self.name})
 
 
 def _is_held(saved: Any) -> bool:
