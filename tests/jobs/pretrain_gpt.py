@@ -3,6 +3,7 @@ Pretraining of a tiny GPT on packed blocks: every row is full, so the mean of th
 Run it with torchrun, or alone. Configuration are the globals below; override with --key=value.
 """
 
+import contextlib
 import math
 import os
 import sys
@@ -23,6 +24,7 @@ vocab_size, n_embd, n_layer = 96, 32, 2
 lr, warmup_iters = 3e-3, 2
 grad_clip = 1.0
 optim = "adamw"
+dtype = "float32"  # or float16, with a GradScaler, or bfloat16
 divide_loss = 1
 eval_interval = 3
 save = ""
@@ -114,6 +116,9 @@ def run():
     nodecay = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": decay, "weight_decay": 0.1}, {"params": nodecay, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=lr) if optim == "adamw" else torch.optim.SGD(groups, lr=lr)
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == "float16")
+    half = {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(dtype)
+    ctx = torch.amp.autocast("cpu", dtype=half) if half else contextlib.nullcontext()
     raw_model = model
     if ddp:
         model = DDP(model)
@@ -125,13 +130,16 @@ def run():
         for micro_step in range(gradient_accumulation_steps):
             if ddp:
                 model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1
-            logits, loss = model(*get_batch(it, micro_step))
-            if divide_loss:
-                loss = loss / gradient_accumulation_steps
-            loss.backward()
+            with ctx:
+                logits, loss = model(*get_batch(it, micro_step))
+                if divide_loss:
+                    loss = loss / gradient_accumulation_steps
+            scaler.scale(loss).backward()
         if grad_clip != 0.0:
+            scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
         if master_process:
             print(f"iter {it}: loss {loss.item():.4f}")
