@@ -21,7 +21,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 RIGHT = "Every example weighs the same: the update is the mean over all examples."
 FAILED = "the audit itself failed to see a part of the job"
 NO_END = "rank {} did not come to its end (killed, os._exit, or the disk was full)"
-UNSEEN = "no gradient of the stepped parameters came through autograd (5 of 8 steps)"
+UNSEEN = (
+    "no gradient of the stepped parameters came through autograd: it was made by hand or by torch.func, or the audit's "
+    "hooks on the parameters were removed (5 of 8 steps)"
+)
 # what a verdict has to say; where nothing is missing, that all is right
 SAID = {
     **{f"broken-{name}": FAILED for name in PLACES},

@@ -18,6 +18,7 @@ from audit.judging import (
     with_losses,
 )
 from audit.traces import HandJob, of_kind
+from failuremap.audit import words
 from failuremap.catalogue.signs import Sign
 
 THREE = [[300, 300, 300], [300, 300, 300]]
@@ -346,4 +347,4 @@ def test_a_step_without_any_gradient_is_not_measured(tmp_path):
 
     judged = judged_in(edited(HandJob(EVEN), tmp_path, without))[-1]
 
-    assert judged.unmeasured == ["no gradient of the stepped parameters came through autograd"]
+    assert judged.unmeasured == [words.NO_GRADIENT]

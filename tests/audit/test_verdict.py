@@ -696,7 +696,7 @@ def test_communication_hooks_and_absent_gradients_are_said(tmp_path):
     notes = diagnose(edited(HandJob([[300]]), tmp_path, 0, told)).notes
 
     assert "communication hook: fp16" in notes
-    assert "1 parameters had no gradient at some step: spare.weight" in notes
+    assert "1 parameter had no gradient at some step: spare.weight" in notes
 
 
 def test_replicas_that_drift_apart_at_the_end_are_a_fault(tmp_path):

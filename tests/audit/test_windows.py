@@ -141,7 +141,7 @@ def test_a_gradient_that_went_into_another_optimizers_step_is_set_aside(tmp_path
     first, second = steps_of(tmp_path, records)
 
     assert ([b.id for b in first.backwards], [b.id for b in second.backwards]) == ([0], [1])
-    assert second.set_aside == {(0, 0): "its gradient went into another optimizer's step"}
+    assert second.set_aside == {(0, 0): "its gradient went into another step"}
 
 
 # ---- the script's own hooks, clips, notes

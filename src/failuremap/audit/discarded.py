@@ -104,7 +104,7 @@ class Discarded:
     def _reason(self, rank: int, backward: Backward, kept: Sequence[Backward]) -> str:
         """Why a step owes nothing to a pass that was cleared before it, by what is known of the two alone."""
         if (rank, backward.id) in self._live:
-            return "its gradient went into another optimizer's step"
+            return "its gradient went into another step"
         if backward.fingerprints and any(backward.fingerprints == other.fingerprints for other in kept):
             return "the same batch went through again before the step"
         if any(not np.isfinite(chunk.numbers).all() for chunk in backward.chunks):

@@ -49,7 +49,7 @@ class Judged:
     """Why something of this step cannot be told."""
     in_part: bool = False
     """Whether a few parameters were read only, and nothing is known of the others."""
-    extent: Extent = Extent(0, 0)
+    extent: Extent = field(default_factory=lambda: Extent(0, 0))
     """How many of the parameters were read."""
     rank_count: int = 0
     """Ranks that took part in it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from failuremap.audit import call_words, loss_words, sampled, step_words, words
+from failuremap.audit import call_words, loss_words, sampled, step_words, unstepped, words
 from failuremap.audit.comparison import with_reference
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
@@ -176,7 +176,7 @@ def _outcome(story: Story, found: list[Finding], reasons: list[str]) -> tuple[Ou
 
 def _reasons(story: Story) -> list[str]:
     """Why the job cannot be called right; [] if it can."""
-    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story)]
+    reasons = [*story.open_reasons, *_broken_traces(story), *_own_failures(story), *unstepped.replaced(story.ranks)]
     if not story.judged:
         names, _ = final_agreement(story.ranks)
         apart = [step_words.end_apart(sorted(names))] if names else []
@@ -261,6 +261,7 @@ def _notes(story: Story) -> list[str]:
     if absent:
         many = "1 parameter" if len(absent) == 1 else f"{len(absent)} parameters"
         notes.append(f"{many} had no gradient at some step: {words.listed(absent)}")
+    notes += unstepped.removed(story.ranks) + unstepped.beside(story.traces[0].path.parent)
     errors = [error for error in _errors(story) if not error.startswith(_ESSENTIAL)]
     if errors:
         notes.append(f"the audit itself met {len(errors)} errors, the first: {errors[0]}")

@@ -26,7 +26,10 @@ NO_STEP = (
     "step(), or change its weights without one?"
 )
 UNREAD = "none of the parameters that were read took part in it"
-NO_GRADIENT = "no gradient of the stepped parameters came through autograd"
+NO_GRADIENT = (
+    "no gradient of the stepped parameters came through autograd: it was made by hand or by torch.func, or the audit's "
+    "hooks on the parameters were removed"
+)
 NO_UPDATE = (
     "no parameter had a gradient when the optimizer stepped: zeroed before, or never synchronised (fully_shard)?"
 )

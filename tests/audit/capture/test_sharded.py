@@ -9,6 +9,7 @@ from audit.capture.sharded_job import END, START, is_mean, last_step, watch_rank
 from audit.capture.watched import run
 from failuremap.audit.trace import of_runs
 from failuremap.audit.verdict import diagnose
+from failuremap.audit.words import NO_GRADIENT
 
 pytestmark = pytest.mark.torch
 
@@ -202,7 +203,7 @@ def test_another_version_of_torch_is_not_measured_and_raises_nothing(job_server,
 
     verdict = diagnose(tmp_path / "trace")
     assert verdict.outcome == "not measured"
-    assert "no gradient of the stepped parameters came through autograd (1 of 1 steps)" in verdict.reasons
+    assert f"{NO_GRADIENT} (1 of 1 steps)" in verdict.reasons
 
 
 def test_a_failure_of_the_watching_is_noted_and_raises_nothing(job_server, tmp_path):

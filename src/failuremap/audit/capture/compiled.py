@@ -25,7 +25,7 @@ except ImportError:
 
 # elements from which on several threads read faster than one
 _LARGE = 1 << 20
-_NONE = torch.zeros(0)
+_NONE = torch.zeros(0, device="cpu")
 
 
 class Compiled:

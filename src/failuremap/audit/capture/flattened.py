@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import unserializable_hook
 
 from failuremap.audit.capture.late import after_import
 from failuremap.audit.capture.layout import Layout
@@ -61,7 +62,7 @@ def on_sharded(recorder: Recorder, handle: Any) -> None:
         if watched is not None and handle.uses_sharded_strategy:
             run = (info.intra_param_start_idx, info.intra_param_end_idx + 1) if info.in_shard else (0, 0)
             watched.piece, watched.waiting = _piece(handle, tuple(shape), run), waiting
-    flat.register_hook(functools.partial(_on_gradient, recorder, reference))
+    flat.register_hook(unserializable_hook(functools.partial(_on_gradient, recorder, reference)))
 
 
 def _piece(handle: Any, shape: tuple[int, ...], run: tuple[int, int]) -> Layout:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch import Tensor
+from torch.utils.hooks import unserializable_hook
 
 if TYPE_CHECKING:
     from failuremap.audit.capture.recorder import Recorder
@@ -41,4 +42,5 @@ def hook_of(recorder: Recorder, find: Callable[[], Watched | None]) -> Callable[
         except Exception as error:  # the job that is watched must never see it
             recorder.note_error("on_gradient", error)
 
-    return hook
+    marked: Callable[[Tensor], None] = unserializable_hook(hook)
+    return marked

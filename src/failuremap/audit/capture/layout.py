@@ -97,7 +97,7 @@ def _layout(shape: tuple[int, ...], mesh: Any, placements: tuple[Any, ...]) -> L
 
 def _held(size: int, dim: int, mesh: Sequence[int], place: Sequence[int], placements: Sequence[Any]) -> Tensor:
     """The indices along one dimension that stand at one place of the mesh, as DTensor splits them."""
-    index = torch.arange(size)
+    index = torch.arange(size, device="cpu")
     for count, at, placement in zip(mesh, place, placements, strict=True):
         if getattr(placement, "dim", None) == dim:
             # _StridedShard: first by the mesh dimensions right of it, then by its own

@@ -38,6 +38,7 @@ def install(recorder: Recorder) -> None:
     torch_module.register_module_parameter_registration_hook(on_parameter)
     torch_module.register_module_module_registration_hook(on_module)
     _watch_parameter_groups(recorder)
+    _watch_copied_modules(recorder)
 
 
 def _watch_parameter_groups(recorder: Recorder) -> None:
@@ -56,3 +57,21 @@ def _watch_parameter_groups(recorder: Recorder) -> None:
             recorder.note_error("add_param_group", error)
 
     torch.optim.Optimizer.add_param_group = add_param_group  # type: ignore[method-assign]
+
+
+def _watch_copied_modules(recorder: Recorder) -> None:
+    """Modules that are copied, or loaded from a file, register nothing."""
+    original: Any = torch.nn.Module.__setstate__
+
+    @functools.wraps(original)
+    def __setstate__(self: torch.nn.Module, state: dict[str, Any]) -> None:  # noqa: N807 - it becomes just that
+        original(self, state)
+        try:
+            recorder.modules.add(self)
+            for parameter in self._parameters.values():
+                if parameter is not None and recorder.active:
+                    recorder.watch(parameter)
+        except Exception as error:
+            recorder.note_error("on_module", error)
+
+    torch.nn.Module.__setstate__ = __setstate__  # type: ignore[method-assign]

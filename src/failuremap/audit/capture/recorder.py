@@ -16,8 +16,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import unserializable_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from failuremap.audit.capture import other_processes
 from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.copies import Copies
 from failuremap.audit.capture.hooks import hook_of
@@ -174,9 +176,7 @@ class Recorder:
             backward.passed_by = True
             return
         if (type(gradient) is not Tensor and not is_readable(gradient)) or gradient.shape != watched.shape:
-            raise TypeError(
-                f"gradient of parameter {watched.id} is a {type(gradient).__name__} {tuple(gradient.shape)}"
-            )
+            raise TypeError(watched.unlike(gradient, self.modules.name(watched.tensor())))
         if not watched.named:  # mixed precision: the type of the pass, not of the parameter
             watched.dtype = str(gradient.dtype).removeprefix("torch.")
         sketch = watched.read(gradient, "gradient")
@@ -201,6 +201,9 @@ class Recorder:
 
     @quiet
     def _open_pass(self, kind: str, unseen: list[str], path: dict[str, Any]) -> None:
+        if self.writer is None and other_processes.is_beside(self.folder):
+            self.active = False
+            return
         self.backward = Backward(self.backward_count, kind, path, unseen)
         self.sampling.note_pass(self.backward_count)
         if self.keeping is not None:
@@ -248,7 +251,7 @@ class Recorder:
             if watched.after:
                 watched.after.remove()
             if len(hooks) > 1:
-                watched.after = tensor.register_hook(functools.partial(self._after_hooks, watched))
+                watched.after = tensor.register_hook(unserializable_hook(functools.partial(self._after_hooks, watched)))
 
     def _after_hooks(self, watched: Watched, gradient: Tensor) -> None:
         self.on_altered(watched, gradient)
@@ -334,9 +337,10 @@ class Recorder:
             self.active = False
 
     def _open(self) -> None:
-        self.rank, world_size = _place()
+        self.rank, world_size = other_processes.place()
         if self.opening is not None:
             self.folder, self.run_id = self.opening(self.rank)
+        other_processes.tell_children()
         self.writer = TraceWriter(trace_path(self.folder, self.rank))
         self.writer.write(
             {
@@ -387,11 +391,3 @@ class Recorder:
 
 def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
-
-
-def _place() -> tuple[int, int]:
-    """This process's rank and the number of ranks: the process group's word, else the launcher's."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -57,8 +57,8 @@ class ShardSketch:
 
     def _make_plans(self) -> None:
         sketch, count = self._sketch, len(self.positions)
-        at = torch.full((sketch.coordinate_count,), -1)
-        at[self._positions] = torch.arange(count)
+        at = torch.full((sketch.coordinate_count,), -1, device="cpu")
+        at[self._positions] = torch.arange(count, device="cpu")
         self._sampled_plan = plan(None, count, at)
         size = math.prod(self.shape)
         self._run = sketch.flat and self._start >= 0 and size > 0
@@ -68,7 +68,7 @@ class ShardSketch:
             signs = sketch.signs(self._start - self._before, self._start + size)
             self._flat_plan = plan(signs, 0, at)
         elif not sketch.raw:
-            at[self._positions] = -(-sketch.width // SUMS) * SUMS + torch.arange(count)
+            at[self._positions] = -(-sketch.width // SUMS) * SUMS + torch.arange(count, device="cpu")
             self._row_plan = plan(sketch.right, count, at)
 
     def _find_run(self, layout: Layout) -> int:
@@ -79,16 +79,16 @@ class ShardSketch:
             self._columns = self._flat(0, math.prod(self.shape[1:]), 1)
             return -1
         rows = layout.held[0]
-        unbroken = len(rows) > 0 and bool((rows == torch.arange(len(rows)) + rows[0]).all())
+        unbroken = len(rows) > 0 and bool((rows == torch.arange(len(rows), device="cpu") + rows[0]).all())
         return int(rows[0]) * self._strides[0] if unbroken else -1
 
     def _sampled(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Positions in the sketch of the sampled elements that lie here, and their places in the local tensor."""
-        rest, here = self._sketch.index, torch.ones(len(self._sketch.index), dtype=torch.bool)
-        place = torch.zeros(len(rest), dtype=torch.int64)
+        rest, here = self._sketch.index, torch.ones(len(self._sketch.index), dtype=torch.bool, device="cpu")
+        place = torch.zeros(len(rest), dtype=torch.int64, device="cpu")
         for size, index, stride in zip(shape, self._held, self._strides, strict=True):
-            where = torch.full((size,), -1, dtype=torch.int64)
-            where[index] = torch.arange(len(index))
+            where = torch.full((size,), -1, dtype=torch.int64, device="cpu")
+            where[index] = torch.arange(len(index), device="cpu")
             mine = where[rest // stride]
             here &= mine >= 0
             place, rest = place * len(index) + mine, rest % stride
@@ -170,7 +170,7 @@ class ShardSketch:
 
     def _flat(self, start: int, count: int, dim: int) -> Tensor:
         """Places in the whole, flattened from a dimension on, of `count` elements of the local tensor."""
-        rest, at = torch.arange(start, start + count), torch.zeros(count, dtype=torch.int64)
+        rest, at = torch.arange(start, start + count, device="cpu"), torch.zeros(count, dtype=torch.int64, device="cpu")
         inner = _strides(self.shape[dim:])
         for index, stride, step in zip(self._held[dim:], self._strides[dim:], inner, strict=True):
             at, rest = at + index[rest // step] * stride, rest % step

@@ -41,36 +41,36 @@ class Sketch:
         self.raw = self.size <= RAW_SIZE
         self.coordinate_count = self.size if self.raw else COORDINATES
         self.row_count = self.size if self.raw else COORDINATES + SUMS
-        self._sampled_plan = plan(None, self.coordinate_count, torch.arange(self.coordinate_count))
+        self._sampled_plan = plan(None, self.coordinate_count, torch.arange(self.coordinate_count, device="cpu"))
         self.flat = False
         self._compiled: compiled.Compiled | None = None
         if self.raw:
-            self.index = torch.arange(self.size)
+            self.index = torch.arange(self.size, device="cpu")
             self._compile(shape)
             return
         generator = _generator(shape)
         self.width = _width(shape, self.size)
         self._height = self.size // self.width
-        self.index = torch.randint(0, self.size, (COORDINATES,), generator=generator).sort().values
+        self.index = torch.randint(0, self.size, (COORDINATES,), generator=generator, device="cpu").sort().values
         self.left = _signs(self._height + 1, generator)
         self.left_rows = self.left[:-1]
         self.right = _signs(self.width, generator)
         self.flat = self.size <= FLAT_SIZE and (self._height == 1 or self.width % SUMS == 0)
         """Whether element f of the flattened tensor is in sum f % SUMS: then its signs can wait, too."""
         length = -(-self.width // SUMS) * SUMS
-        self._row_plan = plan(self.right, COORDINATES, length + torch.arange(COORDINATES))
+        self._row_plan = plan(self.right, COORDINATES, length + torch.arange(COORDINATES, device="cpu"))
         if self.flat:
             self._flat_plan = plan(self.signs(0, self.size), 0, self.index)
         self._compile(shape)
 
     def _compile(self, shape: tuple[int, ...]) -> None:
         if compiled.kernel is not None:
-            signs, to = None if self.raw else (self.left, self.right), torch.arange(self.coordinate_count)
+            signs, to = None if self.raw else (self.left, self.right), torch.arange(self.coordinate_count, device="cpu")
             self._compiled = compiled.Compiled(shape, self.coordinate_count, self.index, to, signs)
 
     def signs(self, start: int, stop: int) -> Tensor:
         """The signs of a range of the flattened tensor."""
-        at = torch.arange(start, stop)
+        at = torch.arange(start, stop, device="cpu")
         return self.left[at // self.width] * self.right[at % self.width]
 
     def coordinates(self, tensor: Tensor) -> Tensor:
@@ -149,11 +149,11 @@ class Sketch:
         present = tensor._indices()[0].cpu()
         width = self.size // tensor.shape[0]
         if present.numel() == 0:
-            return torch.zeros(self.coordinate_count)
+            return torch.zeros(self.coordinate_count, device="cpu")
         rows, columns = self.index.cpu() // width, self.index.cpu() % width
         at = torch.searchsorted(present, rows).clamp(max=present.numel() - 1)
         values = tensor._values().cpu().reshape(present.numel(), -1)[at, columns].float()
-        return torch.where(present[at] == rows, values, torch.zeros(()))
+        return torch.where(present[at] == rows, values, torch.zeros((), device="cpu"))
 
     def on(self, tensor: Tensor, name: str) -> Tensor:
         """The index or the signs, on the device of a tensor."""
@@ -201,7 +201,7 @@ def _width(shape: tuple[int, ...], size: int) -> int:
 
 
 def _signs(count: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(0, 2, (count,), generator=generator).float() * 2 - 1
+    return torch.randint(0, 2, (count,), generator=generator, device="cpu").float() * 2 - 1
 
 
 def _generator(shape: tuple[int, ...]) -> torch.Generator:

@@ -15,7 +15,6 @@ from failuremap.audit.capture.shard_sketch import ShardSketch
 from failuremap.audit.capture.sketch import COORDINATES, Sketch
 from failuremap.audit.trace import as_runs
 
-
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -164,6 +163,12 @@ class Watched:
                 where = {"held": reader.positions, "span": layout.span} if isinstance(reader, ShardSketch) else {}
                 ranks = {"parts": as_runs(layout.parts), "mesh": as_runs(layout.mesh)}
                 yield {"kind": "layout", "id": self.id, "of": of, **ranks, **where}
+
+    def unlike(self, gradient: object, name: str) -> str:
+        """What is wrong with a gradient that cannot be read as one of this parameter."""
+        now = f"{type(gradient).__name__} of shape {tuple(getattr(gradient, 'shape', ()))}"
+        which = f"parameter {name or self.id}"
+        return f"the gradient of {which} is a {now}, and it was a tensor of shape {self.shape} when it was seen first"
 
     def holds_gradient(self) -> str:
         """Where a gradient is accumulated before a backward: "model", or "copy" where the optimizer steps on one.
