@@ -14,7 +14,7 @@ import pytest
 
 from audit.harness import JobServer, audit_case
 from jobs.expectations import Case
-from jobs.frameworks.cases import CASES, FRAMEWORKS, Framework
+from jobs.frameworks.cases import CASES, FRAMEWORKS, ZERO, Framework
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -51,6 +51,23 @@ def test_verdict(framework_server: Callable[[str], JobServer], framework: str, c
     got = audit_case(framework_server(framework), case)
 
     assert got.as_expected, f"{got.outcome} {got.slugs}: {got.sentence}; expected {case.outcomes} {case.slugs}"
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_zero_trains_the_same_weights_with_the_audit_and_without(
+    framework_server: Callable[[str], JobServer], stage: int, tmp_path: Path
+) -> None:
+    import torch
+
+    saved = []
+    for trace in (None, tmp_path):
+        args = f"--stage {stage} --accum 2 --clip 0.05 --precision bf16 --save {tmp_path}/weights.pt".split()
+        result = framework_server("deepspeed").run_job(ZERO, args, 2, trace, timeout=120)
+        assert result.ok, result.output[-2000:]
+        saved.append(torch.load(tmp_path / "weights.pt"))
+
+    assert len(list(tmp_path.glob("*.trace"))) == 2
+    assert [name for name in saved[0] if not torch.equal(*(weights[name] for weights in saved))] == []
 
 
 def test_each_framework_has_a_right_job_and_a_wrong_one() -> None:

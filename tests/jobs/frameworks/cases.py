@@ -126,7 +126,8 @@ CASES: dict[str, list[Case]] = {
         right("zero-2", ZERO, '--stage 2 --accum 2 --clip 0.05 --zero {"round_robin_gradients":true}', 2),
         wrong("zero-2-counts", ZERO, "--stage 2 --precision bf16 --counts own --clip 0.05", 2,
               "replica-means-ignore-counts"),
-        right("zero-3", ZERO, '--stage 3 --accum 2 --clip 0.05 --groups --zero {"sub_group_size":3000}', 2),
+        right("zero-3", ZERO, '--stage 3 --accum 2 --torch-style --clip 0.05 --groups '
+              '--zero {"sub_group_size":3000}', 2),
         wrong("zero-3-counts", ZERO, "--stage 3 --accum 2 --counts own", 2, "replica-means-ignore-counts"),
         Case("zero-2-offload", ZERO, '--stage 2 --counts own --zero {"offload_optimizer":{"device":"cpu"}}', 2, UNSEEN),
     ],

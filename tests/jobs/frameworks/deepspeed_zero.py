@@ -46,6 +46,7 @@ def main():
     parser.add_argument("--save", help="where rank 0 leaves the weights")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
     parser.add_argument("--counts", default="all", choices=["all", "own", "batch"])
+    parser.add_argument("--torch-style", action="store_true", help="loss.backward(), not engine.backward(loss)")
     parser.add_argument("--groups", action="store_true", help="biases and the rest as two groups of parameters")
     parser.add_argument("--zero", type=json.loads, default={}, help="further options of ZeRO")
     parser.add_argument("--config", type=json.loads, default={}, help="further options of DeepSpeed")
@@ -77,8 +78,9 @@ def main():
             count = count / dist.get_world_size()
         for (words, targets), own in zip(window, counts):
             loss = F.cross_entropy(engine(words).float().view(-1, WORDS), targets.reshape(-1), reduction="sum")
-            # engine.backward divides by the number of batches in a window
-            engine.backward(loss / own if args.counts == "batch" else loss / count * args.accum)
+            # the engine divides by the number of batches in a window
+            loss = loss / own if args.counts == "batch" else loss / count * args.accum
+            loss.backward() if args.torch_style else engine.backward(loss)
             engine.step()
     if args.save:
         with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=args.stage == 3):

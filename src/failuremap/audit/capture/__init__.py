@@ -46,19 +46,32 @@ def start(recorder: Recorder) -> None:
         collectives,
         data_parallel,
         deepspeed,
+        deepspeed_engine,
         flattened,
         functional,
         graph,
         losses,
         optimizers,
         parameters,
+        received,
         sharded,
         stages,
         swapping,
     )
 
     current = recorder
-    reduction = (data_parallel, sharded, flattened, deepspeed, stages, swapping, collectives, functional)
+    reduction = (
+        data_parallel,
+        sharded,
+        flattened,
+        deepspeed,
+        deepspeed_engine,
+        stages,
+        swapping,
+        collectives,
+        received,
+        functional,
+    )
     for part in (parameters, optimizers, losses, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)

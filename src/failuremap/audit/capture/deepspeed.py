@@ -24,7 +24,6 @@ from torch import Tensor
 
 from failuremap.audit.capture.late import after_import
 from failuremap.audit.capture.layout import Layout
-from failuremap.audit.capture.optimizers import on_norm_clip
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.standing_in import hold_alike
 
@@ -67,22 +66,6 @@ def install(recorder: Recorder) -> None:
     """Watches each of DeepSpeed's optimizers, as soon as the job imports it."""
     for module, (name, parts) in _KINDS.items():
         after_import(f"deepspeed.runtime.{module}", functools.partial(_watch_making, recorder, name, parts))
-    after_import("deepspeed.runtime.engine", functools.partial(_watch_clip, recorder))
-
-
-def _watch_clip(recorder: Recorder, module: ModuleType) -> None:
-    """Watches the function by which the engine clips where there is no optimizer of DeepSpeed's (stage 0)."""
-    original = getattr(module, "clip_grad_norm_", None)
-    if original is None:
-        return
-
-    @functools.wraps(original)
-    def clip_grad_norm_(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        norm = original(parameters, *args, **kwargs)
-        on_norm_clip(recorder, "clip_grad_norm_", norm, args, kwargs)
-        return norm
-
-    module.clip_grad_norm_ = clip_grad_norm_  # type: ignore[attr-defined]
 
 
 def _watch_making(recorder: Recorder, name: str, parts: Callable[[Any], Iterator[_Part]], module: ModuleType) -> None:
@@ -110,6 +93,8 @@ def on_made(recorder: Recorder, made: Any, kind: type, parts: Callable[[Any], It
     why = _beside(made, kind)
     try:
         found = list(parts(made))
+        for part in found:
+            list(() if part.waiting is None else part.waiting(made, part.parameter))
         why = why or _not_as_expected(recorder, found)
     except Exception as error:  # another version: what it's called there is what a reader needs to know
         why = why or f"attributes that are not known ({type(error).__name__}: {error})"
@@ -193,7 +178,8 @@ def _zero_1_and_2(made: Any) -> Iterator[_Part]:
 def _accumulated(index: int, made: Any, parameter: Any) -> Held:
     yield getattr(parameter, "grad_accum", None)
     yield from made.averaged_gradients.get(index) or ()
-    yield from made.all_grad_tensors.get(index) or ()
+    # older versions add up in the former alone
+    yield from getattr(made, "all_grad_tensors", {}).get(index) or ()
 
 
 def _bfloat16(made: Any) -> Iterator[_Part]:
