@@ -53,7 +53,6 @@ def start(recorder: Recorder) -> None:
         losses,
         optimizers,
         parameters,
-        received,
         sharded,
         stages,
         swapping,
@@ -69,7 +68,6 @@ def start(recorder: Recorder) -> None:
         stages,
         swapping,
         collectives,
-        received,
         functional,
     )
     for part in (parameters, optimizers, losses, graph, *reduction):
