@@ -207,20 +207,6 @@ def test_what_another_loss_gives_accuses_nobody(gradients, times, outcome, tmp_p
         assert f"step 1: the objective's loss is {times} times the job's. The update" in " ".join(verdict.notes)
 
 
-def test_what_is_right_is_the_measure_even_where_most_is_not(tmp_path):
-    def gradients(window):
-        found = 0.5 * of_sums(window)
-        found[:, :, window.columns("head.weight")] *= 2
-        return found
-
-    verdict = beside(HandJob(), tmp_path, gradients)
-
-    assert verdict.sentence == (
-        "3 parameters get 2.00 times the update of a single process: embed.weight, layer.bias, layer.weight."
-    )
-    assert len(verdict.findings) == 1
-
-
 def test_a_factor_on_everything_is_judged_as_a_total(tmp_path):
     def gradients(window):
         return 0.5 * of_sums(window)

@@ -205,10 +205,10 @@ def _scaled_faults(left: Unlike, fitted: Fitted, captured: Delivered) -> list[Fa
     if left.scaled:
         judge_scaled(told, left.scaled, fitted)
     faults = []
-    for times, origin in sorted({(round(value, 3), left.origins[name]) for name, value in left.scaled.items()}):
-        touched = sorted(
-            name for name, value in left.scaled.items() if (round(value, 3), left.origins[name]) == (times, origin)
-        )
+    alike: dict[tuple[float, Origin], list[str]] = {}
+    for name, value in sorted(left.scaled.items()):
+        alike.setdefault((round(value, 6 if abs(value - 1) < _SAME else 3), left.origins[name]), []).append(name)
+    for (times, origin), touched in sorted(alike.items()):
         fault = _fault(f"{_UNLIKE} {times:.2g} {touched}", reference_words.factor(touched, times), origin, captured)
         fault.signs |= set[Sign]().union(*(one.signs for one in told.faults if set(one.parameters) <= set(touched)))
         fault.parameters, fault.effect = touched, abs(times - 1)

@@ -8,6 +8,7 @@ Legend: K contributions as they were captured, J those of the reference, L numbe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit.crossings import crossings, functions_of, unseen_crossings
 from failuremap.audit.faults import Fault, Judged
+from failuremap.audit.fit import Cluster
 from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
 from failuremap.audit.windows import Step
 from failuremap.catalogue.signs import Sign
@@ -113,12 +115,13 @@ class Delivered:
             return Origin.UNKNOWN
         p, cluster = names.index(difference.name), observation.clusters[usual]
         parts_KL = self.step.contributions_KL[:, int(self.step.starts[p]) : int(self.step.starts[p + 1])]
-        added_L = self._in_full(cluster.solution.coefficients) @ parts_KL
-        alone_L = self._own(cluster.solution.coefficients, difference.rank) @ parts_KL
         if difference.is_part:
-            return self._of_part(difference, alone_L)
-        if self._are_parts(parts_KL) and _near(added_L, difference.right_L):
-            return Origin.PARTS_ALONE if _near(alone_L, difference.update_L) else self._averaged(difference)
+            return self._of_part(difference, self._alone(self._in_full(cluster, _largest), difference.rank) @ parts_KL)
+        for combined in (_largest, sum):  # parts on the ranks have the weight of one rank, copies that of all together
+            full_K = self._in_full(cluster, combined)
+            if self._are_parts(parts_KL) and _near(full_K @ parts_KL, difference.right_L):
+                alone_L = self._alone(full_K, difference.rank) @ parts_KL
+                return Origin.PARTS_ALONE if _near(alone_L, difference.update_L) else self._averaged(difference)
         follows = bool(cluster.parameters[p]) and not observation.hooked[p]
         return Origin.BACKWARD if follows else Origin.UNKNOWN
 
@@ -153,16 +156,16 @@ class Delivered:
         keys = enumerate(zip(self.step.keys, self.step.backwards, strict=True))
         return [k for k, ((rank, _), backward) in keys if (rank, backward.id) in members]
 
-    def _in_full(self, coefficients_K: Floats) -> Floats:
-        """The coefficients that add up the parts of each model's ranks, each with the largest that one of them has."""
-        found = np.zeros(len(coefficients_K))
+    def _in_full(self, cluster: Cluster, combined: Callable[[Floats], float]) -> Floats:
+        """The coefficients that add up the parts of each model's ranks, made of those that its ranks have."""
+        found = np.zeros(len(self.step.keys))
         for mine in map(self._of, self.members):
-            found[mine] = max(coefficients_K[mine], key=abs, default=0.0)
+            found[mine] = combined(cluster.solution.coefficients[mine])
         return found
 
-    def _own(self, coefficients_K: Floats, rank: int) -> Floats:
+    def _alone(self, coefficients_K: Floats, rank: int) -> Floats:
         mine = np.array([key[0] == rank for key in self.step.keys])
-        found: Floats = np.where(mine, self._in_full(coefficients_K), 0.0)
+        found: Floats = np.where(mine, coefficients_K, 0.0)
         return found
 
     def _averaged(self, difference: Difference) -> Origin:
@@ -178,6 +181,11 @@ def delivered(step: Step, previous: Step | None, members: list[frozenset[Member]
     left = captured.faults or captured.doubts or captured.unexplained or captured.unmeasured
     settled = not left and captured.losses_seen == captured.losses_total
     return Delivered(step, fitted, members, settled, captured.faults, captured.factor or 1.0)
+
+
+def _largest(coefficients: Floats) -> float:
+    """The one farthest from 0; 0 where there is none."""
+    return float(max(coefficients, key=abs, default=0.0))
 
 
 def _near(found_L: Floats, wanted_L: Floats) -> bool:

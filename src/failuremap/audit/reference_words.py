@@ -148,4 +148,6 @@ def _percent(value: float) -> str:
 
 
 def _times(value: float) -> str:
+    if 0 < abs(value - 1) < 0.005:
+        return f"{value:.7f}".rstrip("0")
     return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else words.number(value)

@@ -68,27 +68,22 @@ def unlike(fitted: Fitted, delivered: Delivered, own_names: Mapping[str, str], a
         own_names: The names that the step's parameters have in the job.
         asked: What the job promises.
     """
-    found, large, origins = Unlike(), set[str](), dict[str, set[Origin]]()
+    found, origins = Unlike(), dict[str, set[Origin]]()
     for observation in fitted.observations:
         main = _main(fitted, observation, asked)
         agreeing = {own_names[fitted.step.parameters[p].name] for p in np.flatnonzero(main.follows)}
-        for p in np.flatnonzero(_apart(fitted, observation, main)):
-            name, rank = fitted.step.parameters[p].name, observation.ranks[0]
-            update, right = _vectors(fitted, rank, int(p), main.coefficients)
-            is_part = list(own_names.values()).count(own_names[name]) > 1
-            seen = Difference(own_names[name], rank, is_part, right, update)
+        for p in map(int, np.flatnonzero(_apart(fitted, observation, main))):
+            name = fitted.step.parameters[p].name
+            seen = _difference(fitted, observation, main, p, own_names)
             origins.setdefault(name, set()).add(delivered.origin(seen, agreeing))
-            times = _times_right(fitted, observation, main, int(p), update, right)
-            if times is not None:
+            times = _times_right(fitted, observation, main, p, seen)
+            if times is None:
+                found.apart.setdefault(name, {}).update(dict.fromkeys(observation.ranks, _distance(seen)))
+            else:
                 found.scaled[name] = times
-                continue
-            apart = _distance(update, right)
-            found.apart.setdefault(name, {}).update(dict.fromkeys(observation.ranks, apart))
-            if apart > tolerance(_in_small_type(fitted.products.dtypes[p]), 1):
-                large.add(name)
-    for name in found.scaled.keys() & found.apart.keys():
-        del found.scaled[name]
-    found.small = set(found.apart) - large
+    found.scaled = {name: times for name, times in found.scaled.items() if name not in found.apart}
+    limits = {p.name: tolerance(_in_small_type(p.dtype), 1) for p in fitted.step.parameters}
+    found.small = {name for name, by_rank in found.apart.items() if max(by_rank.values()) <= limits[name]}
     found.origins = {name: next(iter(seen)) if len(seen) == 1 else Origin.UNKNOWN for name, seen in origins.items()}
     return found
 
@@ -127,13 +122,12 @@ def _apart(fitted: Fitted, observation: Observation, main: _Main) -> Mask:
     return found
 
 
-def _times_right(
-    fitted: Fitted, observation: Observation, main: _Main, p: int, update: Floats, right: Floats
-) -> float | None:
+def _times_right(fitted: Fitted, observation: Observation, main: _Main, p: int, seen: Difference) -> float | None:
     """The factor between an update and the right one; None where it is no multiple beyond doubt."""
     told = observation.scaled.get(fitted.step.parameters[p].name)
     if told is not None and main.factor is not None:
         return told * main.factor
+    update, right = seen.update_L, seen.right_L
     square, size = float(right @ right), float(np.linalg.norm(update))
     if not square or not observation.clusters or fitted.products.row_counts[p] < _ENOUGH:
         return None
@@ -153,14 +147,18 @@ def _in_small_type(dtype: str) -> str:
     return f"bfloat16 x {dtype.partition(' x ')[2] or 1}"
 
 
-def _vectors(fitted: Fitted, rank: int, p: int, coefficients_K: Floats) -> tuple[Floats, Floats]:
-    """The update of a parameter on a rank, and the right one."""
+def _difference(
+    fitted: Fitted, observation: Observation, main: _Main, p: int, own_names: Mapping[str, str]
+) -> Difference:
+    """The update of a parameter on the first of some ranks that step alike, and the right one."""
     columns = slice(int(fitted.step.starts[p]), int(fitted.step.starts[p + 1]))
+    name, rank = own_names[fitted.step.parameters[p].name], observation.ranks[0]
     update = fitted.step.updates_RL[fitted.step.ranks.index(rank), columns]
-    return update, coefficients_K @ fitted.step.contributions_KL[:, columns]
+    right = main.coefficients @ fitted.step.contributions_KL[:, columns]
+    return Difference(name, rank, [*own_names.values()].count(name) > 1, right, update)
 
 
-def _distance(update: Floats, right: Floats) -> float:
+def _distance(seen: Difference) -> float:
     """|update - right| / |right|."""
-    size = float(np.linalg.norm(right))
-    return float(np.linalg.norm(update - right)) / size if size else float("inf")
+    size = float(np.linalg.norm(seen.right_L))
+    return float(np.linalg.norm(seen.update_L - seen.right_L)) / size if size else float("inf")
