@@ -51,6 +51,8 @@ class PipelineJob:
     """By stage: norm and limit of its clips before each step."""
     told_calls: bool = False
     """Whether the traces hold records of collectives, which `shown` may fill."""
+    seen_gradients: bool = True
+    """Whether what is sent by hand was seen to be the gradient of what was received."""
     by_hand: bool = False
     """Whether the traces tell of gradients that are sent and received, in place of a schedule's numbers."""
 
@@ -109,10 +111,11 @@ class PipelineJob:
         """After each pass the gradient of its input is sent to the stage before."""
         size = len(order)
         call = {"function": "send", "group": 0, "when": "before", "own": True, "site": "train.py:9", "calls": 1}
-        return [
-            {**call, "elements": 32, "sent": [_print(replica, stage - 1, number * size + b)], "passes": passes}
-            for passes, b in enumerate(order, number * size + 1)
+        sends = [
+            (passes, _print(replica, stage - 1, number * size + b)) for passes, b in enumerate(order, number * size + 1)
         ]
+        told = [{**call, "elements": 32, "sent": [sent], "passes": passes} for passes, sent in sends]
+        return [{**one, "gradients": one["sent"]} if self.seen_gradients else one for one in told]
 
 
 def _print(replica: int, stage: int, micro_batch: int) -> float:

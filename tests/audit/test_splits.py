@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SAID = {
     "pipeline-alike": "if they are meant to be one weight, the gradients of its copies are not added up",
     "hand-stages-tied-apart": "if they are meant to be one weight, the gradients of its copies are not added up",
+    "hand-stages-twice": "what a stage sends back is not seen to be the gradient of its input",
     "hand-stages-scaled": "which pass goes on from which can't be told",
     "context-two-pairs-averaged": "the factor 1/2 is the size of the groups of 2 ranks, out of 4",
     "context-detached": "the part of the gradient that crosses the ranks is missing (gathered-part-detached)",

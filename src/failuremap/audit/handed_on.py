@@ -54,6 +54,8 @@ class _Chains:
     """By rank; 0 is the first stage."""
     pipelines: dict[int, tuple[int, ...]]
     """By rank: the ranks that run the stages together."""
+    believed: set[Pass]
+    """Those that start from something of which is not seen that it is the gradient of the next stage's input."""
 
 
 def _tell(backward: Backward, key: Pass, chains: _Chains) -> None:
@@ -62,12 +64,13 @@ def _tell(backward: Backward, key: Pass, chains: _Chains) -> None:
     if root is not None:
         backward.stage = Stage(chains.stages[key[0]], root, chains.pipelines[key[0]])
         backward.unseen = [] if backward.received else backward.unseen
+        backward.believed = key in chains.believed
 
 
 def _chains(ranks: Sequence[Rank]) -> _Chains | None:
     """Follows all passes that were started from a gradient; None where there is none, or one can't be followed."""
     passes = {(rank.rank, b.id): b for rank in ranks for part in rank.parts for b in part.backwards}
-    before = _before(ranks, {key: backward for key, backward in passes.items() if backward.received})
+    before, believed = _before(ranks, {key: backward for key, backward in passes.items() if backward.received})
     if not before:
         return None
     roots, hops = {}, {}
@@ -84,13 +87,13 @@ def _chains(ranks: Sequence[Rank]) -> _Chains | None:
         return None
     deepest = {rank: max(max(by_rank[other]) for other in group) for rank, group in groups.items()}
     stages = {rank: deepest[rank] - max(by_rank[rank]) for rank in groups}
-    return _Chains({key: root for key, root in roots.items() if key[0] in groups}, stages, groups)
+    return _Chains({key: root for key, root in roots.items() if key[0] in groups}, stages, groups, believed)
 
 
-def _before(ranks: Sequence[Rank], started: dict[Pass, Backward]) -> dict[Pass, Pass]:
-    """The pass that each of these goes on from; {} where that can't be told of one of them."""
+def _before(ranks: Sequence[Rank], started: dict[Pass, Backward]) -> tuple[dict[Pass, Pass], set[Pass]]:
+    """The pass that each of these goes on from, {} where that can't be told of one; and those that believe another."""
     sent = sorted(
-        (number, rank.rank, call.passes - 1)
+        (number, rank.rank, call.passes - 1, number in call.gradients)
         for rank in ranks
         for part in rank.parts
         for call in part.beside.calls
@@ -98,24 +101,28 @@ def _before(ranks: Sequence[Rank], started: dict[Pass, Backward]) -> dict[Pass, 
         if math.isfinite(number) and number != 0  # of nothing, or of too much, it says nothing
     )
     found: dict[Pass, Pass] = {}
+    believed = set[Pass]()
     for key, backward in started.items():
-        origins = {origin for number in backward.received for origin in _alike(sent, number) if origin[0] != key[0]}
+        met = [_alike(sent, number) for number in backward.received]
+        origins = {origin for alike in met for origin, _ in alike if origin[0] != key[0]}
         if len(origins) != 1:
-            return {}
+            return {}, set()
         (found[key],) = origins
+        if not all(any(seen for _, seen in alike) for alike in met):  # send calls isend, and one of the two has seen it
+            believed.add(key)
     pairs = [(key[0], origin) for key, origin in found.items()]
-    return found if len(set(pairs)) == len(pairs) else {}
+    return (found, believed) if len(set(pairs)) == len(pairs) else ({}, set())
 
 
-def _alike(sent: Sequence[tuple[float, int, int]], number: float) -> list[Pass]:
-    """The passes behind which this number was sent."""
+def _alike(sent: Sequence[tuple[float, int, int, bool]], number: float) -> list[tuple[Pass, bool]]:
+    """The passes behind which this number was sent, and whether as the gradient of what was received."""
     near = _SAME * abs(number)
     found = []
-    for at in range(bisect_left(sent, (number - near, -1, -1)), len(sent)):
-        other, rank, last = sent[at]
+    for at in range(bisect_left(sent, (number - near, -1, -1, False)), len(sent)):
+        other, rank, last, seen = sent[at]
         if other > number + near:
             break
-        found.append((rank, last))
+        found.append(((rank, last), seen))
     return found
 
 

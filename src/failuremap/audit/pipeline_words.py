@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from failuremap.audit import words
 from failuremap.audit.shard_words import ranks
 
-BY_HAND = (
-    "the script hands the gradients on from stage to stage: what a stage sends is taken for the gradient of its input, "
-    "and a factor there would not be seen"
+BELIEVED = (
+    "what a stage sends back is not seen to be the gradient of its input, and a factor there would not show: let the "
+    "very tensor that it received require the gradient, and send that gradient as it is"
 )
 
 

@@ -35,8 +35,8 @@ class Pipelines:
     """The ranks of each pipeline; the first of them tells of it."""
     reasons: list[str] = field(default_factory=list)
     """Why the passes could not be put together."""
-    by_hand: bool = False
-    """Whether the script itself hands the gradients on from stage to stage."""
+    believed: bool = False
+    """Whether the script hands on something of which is not seen that it is the gradient of a stage's input."""
     clip_factors: dict[int, float] = field(default_factory=dict)
     """By rank, where all of them clip once behind their last passes."""
     alike: list[Tied] = field(default_factory=list)
@@ -57,8 +57,8 @@ def one_rank_a_pipeline(step: Step, copies: Sequence[Tied]) -> Step:
         return step
     joiners = [_Pipeline(step, ranks) for ranks in groups]
     reasons = [reason for joiner in joiners for reason in joiner.reasons]
-    by_hand = any(backward.received for backward in step.backwards)
-    found = Pipelines(groups, reasons, by_hand, _clip_factors(joiners[0].parts))
+    believed = any(backward.believed for backward in step.backwards)
+    found = Pipelines(groups, reasons, believed, _clip_factors(joiners[0].parts))
     if found.reasons:
         return replace(step, pipelines=found)
     present_RP = np.array([joiner.present_P for joiner in joiners])

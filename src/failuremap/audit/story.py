@@ -64,6 +64,8 @@ class Backward:
     """Its place in a pipeline; None where it is of none."""
     received: tuple[float, ...] = ()
     """Numbers by which the gradients that it was started from are known again, where it was given any."""
+    believed: bool = False
+    """Whether another rank sent these, and not seen is that they are the gradient of its input."""
 
     @property
     def fingerprints(self) -> frozenset[float]:

@@ -156,7 +156,7 @@ def judge_tied(judged: Judged, fitted: Fitted) -> None:
     if pipelines is None:
         return
     judged.notes.append(pipeline_words.told_by_first(pipelines.groups))
-    judged.notes += [pipeline_words.BY_HAND] if pipelines.by_hand else []
+    judged.unexplained += [pipeline_words.BELIEVED] if pipelines.believed else []
     judged.notes += [pipeline_words.copies_added_up(found.names) for found in pipelines.alike]
     left = np.any([o.unexplained for o in fitted.observations], axis=0)
     unexplained = {parameter.name for parameter, is_left in zip(fitted.step.parameters, left, strict=True) if is_left}

@@ -49,6 +49,7 @@ CASES = {
               "param-without-hook", **NONE),
         right("hand-stages-tied", "split/hand_stages.py", f"--tied --detach {EXACT}", 2, **NONE),
         Case("hand-stages-tied-apart", "split/hand_stages.py", "--tied --fault tied", 2, UNTOLD, **NONE),
+        Case("hand-stages-twice", "split/hand_stages.py", "--sent twice", 2, UNTOLD, **NONE),
         Case("hand-stages-scaled", "split/hand_stages.py", "--arrival scaled", 2, UNTOLD, **NONE),
     ],
     "context": [

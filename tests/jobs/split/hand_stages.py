@@ -20,6 +20,7 @@ parser.add_argument("--lengths", default="equal", choices=["equal", "uneven"])
 parser.add_argument("--fault", default="", choices=["", "unscaled", "one-stage", "tied"])
 parser.add_argument("--tied", action="store_true", help="the embedding is the head")
 parser.add_argument("--arrival", default="as-sent", choices=["as-sent", "scaled"])
+parser.add_argument("--sent", default="gradient", choices=["gradient", "twice"], help="what goes back to a stage")
 parser.add_argument("--detach", action="store_true", help="what is sent carries no gradient")
 parser.add_argument("--steps", type=int, default=4)
 parser.add_argument("--seed", type=int, default=0)
@@ -94,7 +95,7 @@ def main():
                 gradient = gradient * 0.5
             out.backward(gradient)
         if not is_first:
-            dist.send(x.grad, rank - 1)
+            dist.send(x.grad * 2 if args.sent == "twice" else x.grad, rank - 1)
 
     for step in range(args.steps):
         tokens, labels = batch(step, replica)

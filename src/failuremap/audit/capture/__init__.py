@@ -53,6 +53,7 @@ def start(recorder: Recorder) -> None:
         losses,
         optimizers,
         parameters,
+        received,
         sharded,
         stages,
         swapping,
@@ -68,6 +69,7 @@ def start(recorder: Recorder) -> None:
         stages,
         swapping,
         collectives,
+        received,
         functional,
     )
     for part in (parameters, optimizers, losses, graph, *reduction):

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from failuremap.audit.capture.received import Received
+
 # calls of one entry whose memory is remembered; the others are counted only
 _SPAN_LIMIT = 10_000
 _ERROR_LIMIT = 3
@@ -50,6 +52,8 @@ class Entry:
     errors: list[str] = field(default_factory=list)
     sent: list[Tensor] = field(default_factory=list)
     """Numbers by which what is sent is known again, where another rank may go backward from it."""
+    gradients: list[Tensor] = field(default_factory=list)
+    """Those of them whose tensor is the gradient of one that was received."""
 
     def fields(self, backward_count: int, gradients: Gradients) -> dict[str, Any]:
         """The entry as a trace holds it; what is empty is left out."""
@@ -61,6 +65,7 @@ class Entry:
             "parameters": sorted({id for ids, _ in met for id in ids}),
             "other_elements": sum(elements for ids, elements in met if not ids),
             "sent": [number.item() for number in self.sent], "passes": alike.backward_count if self.sent else 0,
+            "gradients": [number.item() for number in self.gradients],
         }  # fmt: skip
         common = {"function": alike.function, "when": self._when(backward_count), "own": alike.own, "site": alike.site}
         told = {key: value for key, value in optional.items() if value}
@@ -95,6 +100,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.entries: dict[Alike, Entry] = {}
+        self.received = Received()
         self.handles: dict[int, Entry] = {}
         """By the identity of the handle of an asynchronous call that nobody has waited for."""
         self.groups: dict[tuple[int, ...], int] = {}
@@ -132,4 +138,5 @@ class Calls:
         """The entries since the last step; counting starts anew."""
         entries = list(self.entries.values())
         self.entries, self.handles = {}, {}
+        self.received.clear()
         return entries

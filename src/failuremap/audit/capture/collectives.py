@@ -154,11 +154,19 @@ def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[st
         )
         entry = recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
         if name in ("send", "isend") and plain and not recorder.stages.known and len(entry.sent) < _PRINT_LIMIT:
-            entry.sent += prints_of(sent)
+            _known_again(recorder, entry, sent)
         return entry
     except Exception as error:
         recorder.note_error("collective", error)
         return None
+
+
+def _known_again(recorder: Recorder, entry: Entry, sent: list[Tensor]) -> None:
+    """Notes the numbers of what is sent, and which of it is the gradient of something that was received."""
+    for tensor in sent:
+        numbers = prints_of(tensor)
+        entry.sent += numbers
+        entry.gradients += numbers if numbers and recorder.calls.received.has_gradient(tensor) else []
 
 
 def _asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, bool]:

@@ -224,6 +224,7 @@ class Recorder:
     def _close_pass(self) -> None:
         assert self.backward is not None
         self.flush_backward()
+        self.calls.received.note_gradients()
         unread = self.backward.passed_by and not self.backward.written
         self.sampling.unread += unread
         self.backward_count += self.backward.written or unread
