@@ -1,12 +1,13 @@
-"""One loss function at two lines: micro-batches of one loss, or terms of their own, or open."""
+"""One loss function at two lines: micro-batches of one loss, or terms of their own, over the same units or not."""
 
 from __future__ import annotations
 
 import pytest
 
 from audit.judging import combined, judged_in, kinds, silent, with_losses
-from audit.traces import HandJob
+from audit.traces import HandJob, loss
 from failuremap.audit import diagnose
+from failuremap.audit.loss_words import may_be_summed
 
 ONE = "cross_entropy(mean) at train.py:41"
 OTHER = "cross_entropy(mean) at train.py:52"
@@ -78,3 +79,52 @@ def test_a_line_of_its_own_for_the_last_of_many_micro_batches_hides_no_fault(cou
 
 def test_negative_control_a_mean_at_each_of_two_lines_in_turn_is_no_fault(tmp_path):
     assert silent(judged(tmp_path, [[300] * 4, [300] * 4], [0.5] * 4, second={1, 3}))
+
+
+# ---- terms over the same units
+
+
+def of_two_labels(folder, weights, counts=((300,), (300,)), coefficient=0.5):
+    """Each rank's loss is made of two, over the same units and with these weights."""
+
+    def change(fields):
+        first, second = weights[int(fields["losses"][0]["fingerprint"] // 1000) - 1]
+        count = fields["losses"][0]["count"]
+        fields["losses"] = [loss(count, first), loss(count, second, site="train.py:42")]
+
+    return with_losses(HandJob(counts, combined(coefficient)), folder, change)
+
+
+def test_labels_that_each_rank_mixes_by_a_number_of_its_own_are_one_mean(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.6)]))
+
+    assert (verdict.outcome, verdict.sentence) == (
+        "right",
+        "Every token weighs the same: the update is the mean over all tokens.",
+    )
+
+
+def test_mixed_labels_of_unlike_counts_are_as_uneven_as_the_counts(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.6)], [[100], [300]]))
+
+    assert verdict.sentence == "A token on rank 0 weighs 3.00 times a token on rank 1."
+    assert [candidate.slug for candidate in verdict.findings[0].candidates] == ["replica-means-ignore-counts"]
+
+
+def test_negative_control_weights_that_add_up_to_no_mean_are_uneven(tmp_path):
+    assert diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.4)])).outcome == "wrong"
+
+
+def test_halves_on_two_ranks_that_are_summed_are_open(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.5, 0.5)] * 2, coefficient=1.0))
+
+    assert (verdict.outcome, verdict.reasons) == (
+        "cannot tell",
+        [f"{may_be_summed(2, 'token')} (3 of 3 steps)"],
+    )
+
+
+def test_negative_control_three_ranks_that_are_summed_tell_halves(tmp_path):
+    counts = [[300]] * 3
+
+    assert diagnose(of_two_labels(tmp_path, [(0.5, 0.5)] * 3, counts, coefficient=1.0)).outcome == "wrong"

@@ -76,6 +76,15 @@ def right_by_terms(noun: str, count: int) -> str:
     return f"Every {noun} weighs the same in each of the {count} terms of the loss; the script weighs the terms itself."
 
 
+def may_be_summed(count: int, noun: str) -> str:
+    """Terms that are averaged and ranks that are summed."""
+    return (
+        f"the gradients of the {count} ranks are summed, and the loss has {count} terms over the same {noun}s, each "
+        f"with a weight of 1/{count}: whether that undoes the sum, or averages the terms, cannot be told; audit on "
+        "another number of ranks"
+    )
+
+
 def taken_for_terms(names: Sequence[str], fault: str) -> str:
     """Losses at several lines, each of which is a mean."""
     return f"{' and '.join(names)} are read as terms of their own; if they are micro-batches of one loss: {fault}"

@@ -13,7 +13,7 @@ from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.model import Cell
 from failuremap.audit.observe import Fitted
 from failuremap.audit.story import Part
-from failuremap.audit.two_readings import believed
+from failuremap.audit.two_readings import believed, may_be_summed, prefers, together
 from failuremap.audit.weigh import Readings, Term, read_losses
 from failuremap.audit.weight_signs import weight_signs
 from failuremap.catalogue.signs import Sign
@@ -54,6 +54,12 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
         judged.unmeasured.append(words.part_not_seen(*seen, readings.unseen_operations))
     tries = [_weighed(judged, scene, way) for way in readings.alternatives]
     chosen = believed(tries, readings.alternatives, scene.fitted.step.keys)
+    if joint := together(readings.alternatives[0]):
+        found, ranks = _weighed(judged, scene, joint), len(scene.fitted.step.ranks)
+        if may_be_summed(found, joint, ranks, scene.main.coefficients_K[scene.main.live_K]):
+            chosen.unexplained.append(loss_words.may_be_summed(ranks, scene.asked.noun))
+        elif prefers(found, joint, chosen):
+            chosen = found
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor

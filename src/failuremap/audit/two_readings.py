@@ -12,6 +12,7 @@ not right          not right                       one loss
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,67 @@ from failuremap.audit.weigh import Term
 from failuremap.audit.windows import Key
 
 Floats = NDArray[np.float64]
+
+
+def together(terms: Sequence[Term]) -> list[Term]:
+    """The terms, those of one function over the same units as one, as of mixed labels; [] where there are none such."""
+    groups: dict[tuple[str, bytes, bytes], list[Term]] = {}
+    for term in terms:
+        groups.setdefault((term.function, term.has_K.tobytes(), term.counts_K.tobytes()), []).append(term)
+    if len(groups) == len(terms):
+        return []
+    return [_one(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _one(terms: Sequence[Term]) -> Term:
+    return replace(
+        terms[0],
+        name=" and ".join(term.name for term in terms),
+        joined=len(terms),
+        totals_K=np.sum([term.totals_K for term in terms], axis=0),
+        spread=max(term.spread for term in terms),
+        total_known=all(term.total_known for term in terms),
+        apart=any(term.apart for term in terms),
+    )
+
+
+def prefers(joint: Judged, terms: Sequence[Term], found: Judged) -> bool:
+    """Whether terms over the same units are believed to be one.
+
+    They are where they are a mean together, also one that something behind the loss multiplies, or where what is uneven
+    in each has a name in both.
+
+    Args:
+        joint: What is said of them as one.
+        terms: The terms, these as one.
+        found: What is said of each.
+    """
+    if not _is_open(joint):
+        return all(abs(total - 1) <= TOTAL for total in joint.totals.values()) and joint.factor is None
+    if not found.faults:
+        return bool(joint.faults) and any(_is_mean(term) for term in terms if term.joined)
+    named = any(fault.followed for fault in found.faults if fault.kind == "weights")
+    return not named and any(fault.followed for fault in joint.faults)
+
+
+def _is_mean(term: Term) -> bool:
+    return bool((np.abs(term.totals_K[term.has_K & (term.counts_K > 0)] - 1) <= TOTAL).all())
+
+
+def may_be_summed(found: Judged, terms: Sequence[Term], ranks: int, coefficients: Floats) -> bool:
+    """Whether R terms of the same units, each of them a mean over ranks that are added up, may be the R-th part of one.
+
+    Loss terms that are halved to be averaged, on two ranks that are summed, look like terms that each rank halves to
+    undo the sum.
+
+    Args:
+        found: What is said of them as one.
+        terms: The terms, these as one.
+        ranks: R.
+        coefficients: Of all contributions.
+    """
+    joined = [term for term in terms if term.joined == ranks and _is_mean(term)]
+    return bool(found.faults and joined and (np.abs(coefficients - 1) <= TOTAL).all())
 
 
 def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence[Key]) -> Judged:

@@ -53,6 +53,13 @@ class Term:
     """A function of the script's own whose inside is hidden, a factor with it; '' where there is none."""
     apart: bool = False
     """Whether units have numbers of the script's own, such as advantages, beside what they weigh here."""
+    joined: int = 0
+    """How many losses over the same units it is made of; 0 where it is one."""
+
+    @property
+    def function(self) -> str:
+        """What makes it, as `cross_entropy(mean)`; several, where it does not come from one."""
+        return ", ".join(sorted({one.partition(" at ")[0] for one in self.name.split(", ")}))
 
     @cached_property
     def unit_weights_K(self) -> Floats:
