@@ -282,3 +282,10 @@ def test_losses_and_gradients_are_the_same_with_and_without_the_audit(job_server
     assert plain.ok
     assert plain.output == audited.output
     assert list(Path(folders[1] / "trace").iterdir()) != []
+
+
+def test_a_call_under_a_mode_of_torch_is_one_loss(job_server, tmp_path):
+    under_one = "with torch.device('cpu'): loss = F.cross_entropy(model(x), y)\nback(loss)"
+    seen = watch(job_server, tmp_path, HEAD + under_one)
+
+    assert [loss["count"] for loss in seen.losses] == [5]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.hooks import unserializable_hook
 
 from failuremap.audit.capture.callers import place_of_call
-from failuremap.audit.capture.graph import Seen, mark
+from failuremap.audit.capture.graph import Seen, is_marked, mark
 from failuremap.audit.capture.layout import is_distributed, whole
 from failuremap.audit.capture.recorder import Recorder
 
@@ -56,7 +56,7 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
         result = original(*args, **kwargs)
         if torch.compiler.is_compiling():
             return result
-        if recorder.active and isinstance(result, Tensor) and result.requires_grad:
+        if recorder.active and isinstance(result, Tensor) and result.requires_grad and not _is_seen(result):
             try:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
@@ -70,6 +70,11 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
         return result
 
     return loss
+
+
+def _is_seen(result: Tensor) -> bool:
+    """Whether a call within the call has seen it: torch makes one where a mode is on, such as a default device."""
+    return result.grad_fn is not None and is_marked(result.grad_fn)
 
 
 def _here(arguments: dict[str, Any]) -> dict[str, Any]:
