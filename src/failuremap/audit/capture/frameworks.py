@@ -1,6 +1,7 @@
 """Which frameworks a job uses, and whether this audit was tested with them.
 
-Nothing of a framework is patched, so another version is measured as any script is; what it does may still be new.
+Of a framework only DeepSpeed's engine and optimizers are patched, so another version is measured as any script is; what
+it does may still be new.
 """
 
 from __future__ import annotations
