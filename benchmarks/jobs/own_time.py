@@ -1,8 +1,8 @@
-"""Trains the transformer of the other benchmarks in one process and writes what the audit's own code took of each step.
+"""Trains the transformer of the other benchmarks and writes what the audit's own code took of each step.
 
 Counted is the CPU time of this thread inside every entry of the audit, the outermost one alone.
 
-python benchmarks/jobs/own_time.py --size 50m --steps 12 --every 64 --out times.json
+torchrun --nproc-per-node 2 benchmarks/jobs/own_time.py --size 50m --steps 12 --every 64 --out times
 """
 
 import argparse
@@ -10,30 +10,29 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--size", choices=("tiny", "10m", "50m"), default="50m")
 parser.add_argument("--steps", type=int, default=14)
 parser.add_argument("--every", type=int, default=64)
-parser.add_argument("--out", required=True)
+parser.add_argument("--out", required=True, help="what each rank measured: OUT.RANK.json")
 options = parser.parse_args()
 torch.set_num_threads(1)
 os.environ |= {"FAILUREMAP_TRACE_DIR": tempfile.mkdtemp(prefix="bench-"), "FAILUREMAP_EVERY": str(options.every)}
-os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "FAILUREMAP_RUN_ID": "bench"}
 
 from failuremap.audit import capture  # noqa: E402 - after the environment that it reads
-from failuremap.audit.capture import graph, losses, optimizers  # noqa: E402
-from failuremap.audit.capture.recorder import Recorder  # noqa: E402
+from failuremap.audit.capture import graph, losses, optimizers, recorder  # noqa: E402
 
 spent, depth = [0.0], [0]
 
 
-def timed(holder: object, name: str) -> None:
-    """Count the time in one function or method, unless another one that is counted calls it."""
-    original = getattr(holder, name)
+def counted(original: Callable[..., object]) -> Callable[..., object]:
+    """Return the same function, whose time is counted unless another one that is counted calls it."""
 
     def run(*args: object, **kwargs: object) -> object:
         if depth[0]:
@@ -45,21 +44,28 @@ def timed(holder: object, name: str) -> None:
             spent[0] += time.thread_time() - started
             depth[0] = 0
 
-    setattr(holder, name, run)
+    return run
 
 
-for entry in ("_hook", "_after_hooks", "end_backward", "begin_backward", "on_loss", "heed"):
-    timed(Recorder, entry)
-for module, entry in ((optimizers, "on_step"), (graph, "_begin"), (losses, "watch_result"), (losses, "_described")):
-    timed(module, entry)
+for holder, names in (
+    (recorder.Recorder, ("_after_hooks", "begin_backward", "end_backward", "on_loss", "heed")),
+    (optimizers, ("on_step",)),
+    (graph, ("_begin",)),
+    (losses, ("watch_result", "_described")),
+):
+    for name in names:
+        setattr(holder, name, counted(getattr(holder, name)))
+hook_of = recorder.hook_of
+recorder.hook_of = lambda *args: counted(hook_of(*args))
 capture.install()
 
 import torch.nn.functional as F  # noqa: E402
-from transformer import SIZES, Transformer  # noqa: E402
+from transformer import SIZES, Transformer, wrapped  # noqa: E402
 
+dist.init_process_group("gloo")
 vocabulary, width, blocks = SIZES[options.size]
 torch.manual_seed(0)
-model = Transformer(vocabulary, width, blocks)
+model = wrapped(Transformer(vocabulary, width, blocks), "ddp")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 steps = []
 for _ in range(options.steps):
@@ -69,4 +75,7 @@ for _ in range(options.steps):
     F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
     optimizer.step()
     steps.append({"cpu": time.process_time() - started, "own": spent[0], "in_part": in_part})
-Path(options.out).write_text(json.dumps(steps))
+rank = dist.get_rank()
+dist.barrier()
+dist.destroy_process_group()
+Path(f"{options.out}.{rank}.json").write_text(json.dumps({"steps": steps, "ended": time.time()}))

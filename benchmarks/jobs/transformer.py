@@ -1,6 +1,6 @@
 """A causal transformer that times its own steps, by DDP or fully_shard on random tokens.
 
-It knows the audit only to switch it.
+It knows nothing of an audit. With --turns it takes a step whenever it is told to.
 
 torchrun --nproc-per-node 2 benchmarks/jobs/transformer.py --size 10m --steps 8 --out times
 """
@@ -8,7 +8,7 @@ torchrun --nproc-per-node 2 benchmarks/jobs/transformer.py --size 10m --steps 8 
 import argparse
 import json
 import resource
-import sys
+import socket
 import time
 from pathlib import Path
 
@@ -57,11 +57,20 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.blocks(self.embedding(tokens))))
 
 
-def switch_audit(on: bool) -> None:
-    """Switch the audit of this process on or off, if there is one."""
-    capture = sys.modules.get("failuremap.audit.capture")
-    if capture is not None:
-        capture.current.active = on
+class Turns:
+    """Says who this is to whoever tells the jobs to step, and waits for its turn."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._lines = socket.create_connection(("127.0.0.1", port)).makefile("rw", buffering=1)
+        print(name, file=self._lines)
+
+    def wait(self) -> bool:
+        """Wait for the turn; return whether it is the last one."""
+        return self._lines.readline() in ("last\n", "")
+
+    def done(self) -> None:
+        """Say that the step is taken."""
+        print("done", file=self._lines)
 
 
 def wrapped(model: Transformer, how: str) -> nn.Module:
@@ -82,11 +91,11 @@ def train(args: argparse.Namespace) -> dict[str, object]:
     model = wrapped(Transformer(vocabulary, width, blocks), args.wrap)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     generator = torch.Generator().manual_seed(dist.get_rank())
-    steps = []
-    for step in range(args.steps):
-        on = not args.toggle or step // args.toggle % 2 == 0
-        if args.toggle:
-            switch_audit(on)
+    steps: list[dict[str, float]] = []
+    turns = Turns(args.turns, Path(args.out).name) if args.turns else None
+    last = False
+    while len(steps) < args.steps and not last:
+        last = turns is not None and turns.wait()
         dist.barrier()
         wall, cpu = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
@@ -95,7 +104,9 @@ def train(args: argparse.Namespace) -> dict[str, object]:
             loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
             (loss / args.accum).backward()
         optimizer.step()
-        steps.append({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "on": on})
+        steps.append({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu})
+        if turns is not None:
+            turns.done()
     parameters = list(model.parameters())
     return {
         "steps": steps,
@@ -113,7 +124,7 @@ if __name__ == "__main__":
     parser.add_argument("--accum", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--toggle", type=int, default=0, metavar="K", help="audit K steps, then K not, and so on")
+    parser.add_argument("--turns", type=int, default=0, metavar="PORT", help="where to wait for the turn to step")
     parser.add_argument("--out", required=True, help="what each rank measured: OUT.RANK.json")
     options = parser.parse_args()
     torch.set_num_threads(1)

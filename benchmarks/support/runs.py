@@ -55,13 +55,13 @@ def run(args: Sequence[str], *, audited: bool, trace: Path | None = None, script
         every: All parameters are read at two steps of so many, and at the first 8; 1: at every step.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        command = [*(_audit(trace, every) if audited else _torchrun()), str(script), *args, "--out", f"{folder}/out"]
-        done = subprocess.run(command, capture_output=True, text=True, env=plain_environment(), check=False)
+        line = [*command(audited, trace, every), str(script), *args, "--out", f"{folder}/out"]
+        done = subprocess.run(line, capture_output=True, text=True, env=plain_environment(), check=False)
         ended = time.time()
         paths = [Path(folder) / f"out.{rank}.json" for rank in range(RANK_COUNT)]
         # an audit's exit code is its verdict; 2 and 4 say that the script did not run to its end
         if done.returncode not in ((0, 1, 3) if audited else (0,)) or not all(path.exists() for path in paths):
-            sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
+            sys.exit(f"{' '.join(line)}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
         ranks = [json.loads(path.read_text()) for path in paths]
     return Run(ranks, ended - max(rank["ended"] for rank in ranks))
 
@@ -71,13 +71,12 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
 
 
-def _audit(trace: Path | None, every: int) -> list[str]:
+def command(audited: bool, trace: Path | None = None, every: int = 1) -> list[str]:
+    """What starts a script on two ranks; the arguments are those of `run`."""
+    if not audited:
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANK_COUNT)]
     kept = ["--trace", str(trace)] if trace else []
     return [sys.executable, "-m", "failuremap", "audit", "--nproc", str(RANK_COUNT), "--every", str(every), *kept, "--"]
-
-
-def _torchrun() -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANK_COUNT)]
 
 
 def ratio(on: Sequence[float], off: Sequence[float]) -> float:
@@ -87,5 +86,5 @@ def ratio(on: Sequence[float], off: Sequence[float]) -> float:
 
 def verdict(what: str, measured: float, bar: float) -> int:
     """Print whether a figure is within its bar; the return value is the exit code."""
-    print(f"{'ok' if measured <= bar else 'MISSED'}: {what} {measured:.3f}, bar {bar:g}")
+    print(f"{'ok' if measured <= bar else 'MISSED'}: {what} {measured:.4f}, bar {bar:g}")
     return int(measured > bar)
