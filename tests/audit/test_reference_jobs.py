@@ -230,8 +230,19 @@ def test_a_model_that_dtensor_splits_is_compared_with_the_whole_one(after, outco
     assert [finding.parameters for finding in verdict.findings] == ([["up.bias"]] if outcome == "wrong" else [])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_arithmetic_in_bfloat16_is_no_difference(seed, job_server, tmp_path):
-    source = ddp(seed=20 + seed).replace("DistributedDataParallel(Net())", "DistributedDataParallel(Net().bfloat16())")
+def small(dtype, **how):
+    """The data-parallel job in a small type."""
+    return ddp(**how).replace("(Net())", f"(Net().to(torch.{dtype}))")
 
-    assert referred(job_server, tmp_path, source).outcome == "right"
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("seed", range(2))
+def test_arithmetic_in_a_small_type_is_no_difference(dtype, seed, job_server, tmp_path):
+    assert referred(job_server, tmp_path, small(dtype, seed=20 + seed)).outcome == "right"
+
+
+@pytest.mark.parametrize(("dtype", "times"), [("bfloat16", "1.20"), ("float16", "1.02")])
+def test_negative_control_what_is_more_than_arithmetic_is_told(dtype, times, job_server, tmp_path):
+    verdict = referred(job_server, tmp_path, small(dtype, after=f"model.module.up.weight.grad.mul_({times})"))
+
+    assert verdict.sentence == f"up.weight: the update is {times} times that of a single process."

@@ -30,7 +30,8 @@ def make_model(folder: Path, build: Callable[[], object] | None) -> nn.Module:
     except FileNotFoundError as error:
         raise Refused(f"no model was called on rank 0; {_BUILD}") from error
     except Exception as error:
-        raise Refused(f"the model can't be made from its pickle ({error}); {_BUILD}") from error
+        why = str(error).partition(" on <module")[0]
+        raise Refused(f"the model can't be made from its pickle ({why}); {_BUILD}") from error
     assert isinstance(loaded, nn.Module)
     return loaded
 
