@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from failuremap.audit import words
+from failuremap.audit.carried import judge_momentum
 from failuremap.audit.faults import Fault, Judged, Story
 
 # relative difference up to which factors, and norms, count as the same
@@ -21,7 +22,7 @@ _MANY = 4
 
 def judge_factors(story: Story) -> tuple[list[str], list[str]]:
     """Reasons why the job cannot be called right for its factors, and notes on those that can be explained."""
-    reasons, notes = [], []
+    reasons, notes = judge_momentum(story.judged)
     for steps in map(_with_known_norms, _by_term(story)):
         factors = [step.factor or 1.0 for step in steps]
         if not factors or _same(factors):

@@ -75,6 +75,8 @@ class Judged:
     """Whether units have numbers of the script's own, such as advantages, beside what they weigh."""
     factor: float | None = None
     """What the whole update is multiplied by, where that is the script's own affair."""
+    momentum: float | None = None
+    """What the update of the step before is multiplied by in this one, where that is the script's own affair."""
     main_term: str = ""
     unit_count: float = 0.0
     """Units of the main term."""
@@ -92,6 +94,8 @@ class Judged:
     """Whether the ranks seem to be stages of a pipeline."""
     experts: set[str] = field(default_factory=set)
     """Parameters that each rank steps on alone, where units go to other ranks and back."""
+    own_alone: set[str] = field(default_factory=set)
+    """Parameters that each rank steps on alone, as far as the rest's factor, where activations cross the ranks."""
     averages_weights: bool = False
     """Whether as much as all weights was reduced before the backward passes."""
     held_by_some: set[str] = field(default_factory=set)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import copy_words, patterns, shard_words, words
+from failuremap.audit.carried import judge_carried
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.exchanged import judge_exchanged
 from failuremap.audit.faults import Asked, Fault, Judged, Main
@@ -161,12 +162,7 @@ def _judge_left(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
     """What no rule explains: the step before (a fault), nothing that was captured (not measured), or nothing at all."""
     names = [parameter.name for parameter in fitted.step.parameters]
     _note_hooks(judged, fitted, names)
-    carried = [o.carried for o in fitted.observations if o.carried is not None]
-    if carried:
-        first = carried[0]
-        touched = [names[p] for p in np.flatnonzero(first.parameters)]
-        sign = Sign.PREVIOUS_UPDATE_ADDED if first.current else Sign.PREVIOUS_UPDATE_ONLY
-        judged.faults.append(Fault(str(sign), {sign}, words.carried(first.current, first.factor), parameters=touched))
+    judge_carried(judged, fitted)
     untouched = np.any([o.untouched for o in fitted.observations], axis=0)
     if untouched.any():
         judged.unmeasured.append(

@@ -32,6 +32,20 @@ def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     return f"Not all ranks take the same steps: {shown}. {differ}"
 
 
+def momentum(factor: float) -> str:
+    """Each update holds the one before, times a factor that no reduction leaves."""
+    return f"each update holds {words.number(factor)} times the one before, as momentum that the script adds itself"
+
+
+def momentum_at_times(least: float, most: float, count: int, steps: int) -> str:
+    """Some updates hold the one before."""
+    shown = list(dict.fromkeys(map(words.number, (least, most))))
+    return (
+        f"the updates of {count} of {steps} steps hold {' to '.join(shown)} times the one before: momentum that the "
+        "script adds itself, or gradients that it does not always zero"
+    )
+
+
 def end_apart(names: Sequence[str]) -> str:
     """Ranks of which no step was seen hold different weights at the end."""
     return (
