@@ -130,3 +130,16 @@ def test_a_second_pass_over_the_same_graph_is_read_once(job_server, tmp_path):
     seen = watch(job_server, tmp_path, MODEL + source)
 
     assert [len(record.fields["losses"]) for record in seen.of("backward")] == [1, 1]
+
+
+def test_a_graph_that_cannot_be_followed_says_nothing_about_it_and_breaks_nothing(job_server, tmp_path):
+    source = """
+from failuremap.audit.capture import unit_tensors
+unit_tensors.find = lambda *_: 1 / 0
+back(-logp().mean())
+back((ppo() * mask).sum() / mask.sum())
+"""
+    seen = watch(job_server, tmp_path, MODEL + source)
+
+    assert (seen.errors, [one["function"] for one in seen.losses]) == ([], ["log_softmax"])
+    assert [record.fields["unseen"] for record in seen.of("backward")] == [[], ["LogSoftmax"]]

@@ -51,7 +51,10 @@ def watch(recorder: Recorder, nodes: list[tuple[str, Any]], of: Pass, is_seen: C
     if not nodes:
         return
     sizes = {node: _size(name, node) for name, node in nodes if name != GATHER}
-    units = unit_tensors.find(of.roots, sizes, is_seen)
+    try:
+        units = unit_tensors.find(of.roots, sizes, is_seen)
+    except Exception:  # nodes of a kind that is not known: then nothing is concluded from what lies between
+        units = None
     reading = _Reading(recorder, of, len(nodes), None if units is None else apart.Reading(recorder, units))
     for name, node in nodes:
         reading.handles.append(node.register_prehook(functools.partial(reading.arrived, name, node)))
