@@ -9,15 +9,19 @@ otherwise                            cannot tell
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from failuremap.audit import words
 from failuremap.audit.carried import judge_momentum
 from failuremap.audit.faults import Fault, Judged, Story
+from failuremap.catalogue.signs import Sign
 
 # relative difference up to which factors, and norms, count as the same
 _SAME = 0.01
-# other steps on a schedule that it takes, for each step, to say that it met a known factor by chance
+# other steps on a schedule, for each step, or factors in all, that it takes to say that one met a known one by chance
 _MANY = 4
+# signs of faults that come and go with the batches
+_OF_SOME_WINDOWS = frozenset((Sign.EMPTY_CONTRIBUTION, Sign.IDLE_UNITS_COUNTED))
 
 
 def judge_factors(story: Story) -> tuple[list[str], list[str]]:
@@ -42,22 +46,34 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
 def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
     """Whether a factor that a known fault leaves is one of many that the script's own passes through.
 
-    A clip by hand leaves the same norm there as elsewhere; of other factors there are many, above it and below.
+    A clip by hand leaves the same norm there as elsewhere; of other factors there are many, above it and below; a ramp
+    begins at some and ends at 1.
     """
     sizes, terms = {step.micro_batch_count for step, _ in seen}, {fault.term for _, fault in seen}
-    own = [
+    alike = [
         step
         for step in story.judged
-        if step.factor is not None and not step.faults and step.micro_batch_count in sizes and {step.main_term} == terms
+        if not step.faults and step.micro_batch_count in sizes and {step.main_term} == terms
     ]
+    own = [step for step in alike if step.factor is not None]
     factors = [step.factor or 1.0 for step in own]
     totals = [fault.total or 1.0 for _, fault in seen]
+    idle = any(fault.signs & _OF_SOME_WINDOWS for _, fault in seen)
+    others = [step.factor or 1.0 for step in alike if step.cells or step in own]
+    if own and not idle and not _same(others) and _distinct([*others, *totals]) >= _MANY:
+        return True
     if len(own) < 2 or _same(factors):
         return False
     norms = [step.norm for step in (*own, *(step for step, _ in seen))]
     if max(factors + totals) < 1 - _SAME and None not in norms:
         return _same([norm for norm in norms if norm is not None])
     return len(own) >= _MANY * len(seen) and all(min(factors) < total < max(factors) for total in totals)
+
+
+def _distinct(values: Sequence[float]) -> int:
+    """How many values there are that differ."""
+    ordered = sorted(values)
+    return 1 + sum(not _same([first, second]) for first, second in pairwise(ordered))
 
 
 def _by_term(story: Story) -> Iterator[list[Judged]]:
