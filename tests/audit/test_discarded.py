@@ -180,3 +180,16 @@ def test_a_copy_is_added_to_where_most_windows_have_several_passes_else_it_is_wr
     (rank,) = ranks_of(tmp_path, copied(*windows))
 
     assert [len(part.runs) for part in rank.parts] == runs
+
+
+@pytest.mark.parametrize(("first", "runs"), [(2, [1, 1, 1]), (3, [3, 1, 1])])
+def test_before_copies_are_known_as_many_passes_as_a_window_has_are_one_run(first, runs, tmp_path):
+    records = copied(first, 2, 2)
+    for place in of_kind(records, "backward")[:first]:
+        records[place][0].update(kept=[], kept_in_copies=False)
+    for later in (of_kind(records, "backward")[first], of_kind(records, "backward")[first + 2]):
+        records[later][0].update(kept=[], kept_in_copies=False)
+
+    (rank,) = ranks_of(tmp_path, records)
+
+    assert [len(part.runs) for part in rank.parts] == runs

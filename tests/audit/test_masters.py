@@ -21,6 +21,7 @@ CASES = [
     right("copies-skipped", SCRIPT, "--skip 2 --steps 6", 2, **NONE),
     right("flat", SCRIPT, "--layout flat --reduce after --max-norm 0.2 --mean", 2, **NONE),
     right("flat-groups", SCRIPT, "--layout groups --accum 2 --collect copies --scale 256", 3, **NONE),
+    right("copies-of-a-buffer", SCRIPT, "--accum 2 --collect buffer --scale 64 --max-norm 0.2", 2, **NONE),
     wrong("copies-counts", SCRIPT, "--fault counts", 2, COUNTS, **NONE),
     wrong("copies-never-synced", SCRIPT, "--fault never-sync", 2, "never-synchronised", **NONE),
     wrong("copies-skip-bias", SCRIPT, "--fault skip-bias", 2, "param-without-hook", **NONE),

@@ -18,7 +18,9 @@ parser.add_argument("--layout", default="each", choices=["each", "flat", "groups
 parser.add_argument(
     "--reduce", default="before", choices=["before", "after"], help="before or after the copy to float32"
 )
-parser.add_argument("--collect", default="model", choices=["model", "copies"], help="where micro-batches are added up")
+parser.add_argument(
+    "--collect", default="model", choices=["model", "copies", "buffer"], help="where micro-batches are added up"
+)
 parser.add_argument("--opt", default="sgd", choices=["sgd", "adamw"])
 parser.add_argument("--scale", type=float, default=1.0)
 parser.add_argument("--own-scales", action="store_true", help="each rank has a loss scale of its own")
@@ -67,7 +69,15 @@ masters = [copy for _, copies in held for copy in copies]
 kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[args.opt]
 twins = [copy.detach().clone().requires_grad_() for copy in masters] if args.twins else []
 optimizer = kind([{"params": copies} for _, copies in held] + ([{"params": twins}] if twins else []), lr=args.lr)
+for weight in weights if args.collect == "buffer" else ():
+    weight.main_grad = torch.zeros(weight.shape)
+    weight.register_post_accumulate_grad_hook(lambda weight: to_buffer(weight))
 average = [copy.detach().clone() for copy in masters]
+
+
+def to_buffer(weight):
+    weight.main_grad += weight.grad.float()
+    weight.grad = None
 
 
 def loss_of(logits, targets, mine, everyone):
@@ -88,7 +98,7 @@ def reduce(gradients):
 def collect(scale):
     """Copy the gradients to float32, where they are unscaled and, between micro-batches, added up."""
     for group, copies in held:
-        gradients = [weight.grad for weight in group]
+        gradients = [weight.main_grad if args.collect == "buffer" else weight.grad for weight in group]
         found = [joined(gradients)] if flat else [gradient.float() for gradient in gradients]
         if args.fault == "last-copied":
             found[-1].zero_()
@@ -97,7 +107,7 @@ def collect(scale):
         else:
             found = [gradient / scale for gradient in found]
         for copy, gradient in zip(copies, found, strict=True):
-            fresh = copy.grad is None or args.fault == "overwritten" or args.collect == "model"
+            fresh = copy.grad is None or args.fault == "overwritten" or args.collect != "copies"
             copy.grad = gradient if fresh else copy.grad + gradient
     model.zero_grad()
 
@@ -126,9 +136,9 @@ for step in range(args.steps):
             collect(scale)
     if args.reduce == "before" and args.collect == "model" and args.fault != "never-sync":
         reduce([weight.grad for weight in weights])
-    if args.collect == "model":
+    if args.collect != "copies":
         collect(args.scale if args.fault == "unscaled-alike" else scale)
-    if (args.reduce == "after" or args.collect == "copies") and args.fault != "never-sync":
+    if (args.reduce == "after" or args.collect != "model") and args.fault != "never-sync":
         reduce([copy.grad for copy in masters])
     for copy, twin in zip(masters, twins, strict=False):
         twin.grad = copy.grad.clone()
@@ -138,6 +148,8 @@ for step in range(args.steps):
         torch.nn.utils.clip_grad_norm_(masters, args.max_norm)
     optimizer.step()
     optimizer.zero_grad()
+    for weight in weights if args.collect == "buffer" else ():
+        weight.main_grad.zero_()
     if args.fault != "never-back":
         copy_back()
     for mean, copy in zip(average, masters, strict=True) if args.ema else ():

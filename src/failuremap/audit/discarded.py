@@ -27,7 +27,8 @@ def sort_into_runs(parts: Sequence[Part], parameters: dict[int, Parameter]) -> N
     """Sorts the passes before each step of a rank into runs: one begins where a pass finds nothing of those before.
 
     What a copy holds is there to be added to, or to be written over. Where most windows are one run if it is written
-    over, it is; a window of several runs is then one that was skipped.
+    over, it is; a window of several runs is then one that was skipped. Copies are known from the first step on: before,
+    as many passes as a window has later are one run.
 
     Args:
         parts: The rank's side of all steps; each gets its runs.
@@ -40,6 +41,17 @@ def sort_into_runs(parts: Sequence[Part], parameters: dict[int, Parameter]) -> N
         if 2 * sum(len(part.runs) < 2 for part in own) <= len(own):
             for part in own:
                 part.runs = _runs(part, parameters, copies_keep=True)
+            _join_first(own)
+
+
+def _join_first(parts: Sequence[Part]) -> None:
+    """Makes the first window of a job that adds up in copies one run, if it is as long as the others are."""
+    first, *later = parts
+    usual = Counter(len(part.runs[-1]) for part in later if part.runs).most_common(1)
+    passes = [backward.id for backward in first.backwards if backward.via != "grad"]
+    added_up = any(backward.kept_in_copies for part in later for backward in part.backwards)
+    if added_up and usual and usual[0][0] == len(passes) and not any(backward.kept for backward in first.backwards):
+        first.runs = [passes]
 
 
 def _runs(part: Part, parameters: dict[int, Parameter], *, copies_keep: bool) -> list[list[int]]:
