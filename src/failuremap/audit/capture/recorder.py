@@ -188,8 +188,7 @@ class Recorder:
         if place := watched.holds_gradient():
             backward.kept.append(watched.id)
             backward.kept_in_copies |= place == "copy"
-        backward.parameters.append(watched.id)
-        backward.sketches.append(sketch)
+        backward.sketches.append((watched.id, sketch))
 
     # ---- backward passes
 
@@ -276,10 +275,10 @@ class Recorder:
         backward = self.backward
         if backward is None or not backward.sketches:
             return
-        parameters, sketches, losses, kept = backward.parameters, backward.sketches, backward.losses, backward.kept
-        altered = backward.altered
-        backward.parameters, backward.sketches, backward.losses, backward.kept, backward.altered = [], [], [], [], []
+        sketches, altered, losses, kept = backward.sketches, backward.altered, backward.losses, backward.kept
+        backward.sketches, backward.altered, backward.losses, backward.kept = [], [], [], []
         backward.written = True
+        parameters = [id for id, _ in sketches]
         fields = {
             "kind": "backward", "id": backward.id, "via": backward.kind, "parameters": parameters, "kept": kept,
             "altered": [id for id, _ in altered], "unseen": backward.unseen, "path": backward.path,
@@ -288,7 +287,7 @@ class Recorder:
             **({"kept_in_copies": True} if backward.kept_in_copies else {}),
         }  # fmt: skip
         self.counts = []
-        self.write(fields, together(sketches + [sketch for _, sketch in altered]), parameters)
+        self.write(fields, together([sketch for _, sketch in sketches + altered]), parameters)
 
     # ---- steps
 

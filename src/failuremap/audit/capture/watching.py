@@ -207,8 +207,8 @@ class Backward:
     kind: str
     path: dict[str, Any]
     unseen: list[str]
-    parameters: list[int] = field(default_factory=list)
-    sketches: list[Piece] = field(default_factory=list)
+    sketches: list[tuple[int, Piece]] = field(default_factory=list)
+    """Each with the number of its parameter; threads of several devices add to it at once."""
     losses: list[dict[str, Any]] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     kept_in_copies: bool = False
