@@ -139,14 +139,33 @@ def test_negative_control_another_factor_is_no_experts(tmp_path):
 
 @pytest.mark.parametrize(
     "calls",
-    [[], [routed(function="all_gather")], [routed(by="")], [routed(ranks=(0,))]],
-    ids=["nothing", "a gather", "by no function", "alone"],
+    [[], [routed(by="")], [routed(ranks=(0,))]],
+    ids=["nothing", "by no function", "alone"],
 )
 def test_negative_control_without_an_exchange_of_units_they_lack_the_other_ranks(calls, tmp_path):
     verdict = with_expert(tmp_path, 0.5, *calls, weights=apart)
 
     assert verdict.outcome == "wrong"
     assert "replicas-start-different" in names(verdict)
+
+
+def gathering() -> dict[str, Any]:
+    """Activations that cross the ranks in another way, as where each rank picks its expert's units from a gather."""
+    return routed(function="all_gather")
+
+
+def test_experts_that_other_collectives_feed_are_not_accused_where_they_were_never_the_same(tmp_path):
+    verdict = with_expert(tmp_path, 0.5, gathering(), weights=apart)
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert verdict.reasons == [call_words.dealt_out(["head.weight"])]
+
+
+@pytest.mark.parametrize(("factor", "job"), [(0.5, {}), (1.0, {"weights": apart})], ids=["start equal", "times ranks"])
+def test_negative_control_else_they_lack_the_other_ranks(factor, job, tmp_path):
+    verdict = with_expert(tmp_path, factor, gathering(), **job)
+
+    assert (verdict.outcome, "partials-not-reduced" in names(verdict)) == ("wrong", True)
 
 
 # ---- experts of which there are copies

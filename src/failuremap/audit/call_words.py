@@ -38,6 +38,15 @@ def experts(names: Sequence[str]) -> str:
     )
 
 
+def dealt_out(names: Sequence[str]) -> str:
+    """Parameters that each rank steps on alone, and that were never the same."""
+    return (
+        f"the ranks start from different weights of {words.listed(names)}, each steps on its own gradient of them, and "
+        "activations cross the ranks: parts of one model, such as experts, look so when they are right, and copies of "
+        "one weight when they are neither alike nor added up (partials-not-reduced); a reference run can tell"
+    )
+
+
 def held_by_groups(names: Sequence[str]) -> str:
     """Parameters that groups of ranks step on, each for itself, among ranks that exchange units."""
     return (

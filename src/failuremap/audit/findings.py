@@ -54,7 +54,8 @@ def findings(story: Story) -> list[Finding]:
     if averaged or split:
         apart = (Sign.OWN_RANK_ONLY, *(("apart",) if split else ()))
         kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(apart)}
-    kinds = {kind: seen for kind, seen in kinds.items() if not (split and _concerns_only(split, seen))}
+    held = split | dealt_out(story)
+    kinds = {kind: seen for kind, seen in kinds.items() if not (held and _concerns_only(held, seen))}
     found = [(_place(kind), _finding(story, seen)) for kind, seen in kinds.items()]
     replicas = _replicas(story, explained=bool(found) or averaged)
     if replicas is not None:
@@ -98,6 +99,14 @@ def split_by_hand(story: Story) -> set[str]:
         return set()
     first = story.judged[0]
     return set(first.differing if first.number == 1 else ()).union(*(step.held_by_some for step in story.judged))
+
+
+def dealt_out(story: Story) -> set[str]:
+    """Parameters that each rank seems to hold for itself: not the same from the start, and stepped on alone since."""
+    first = story.judged[0] if story.judged else None
+    if first is None or first.number != 1 or not all(step.own_alone for step in story.judged):
+        return set()
+    return set(first.differing).intersection(*(step.own_alone for step in story.judged))
 
 
 def _concerns_only(names: set[str], seen: Sequence[tuple[Judged, Fault]]) -> bool:
@@ -206,7 +215,7 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     apart = [step for step in story.judged if step.differing]
     at_end, groups = (set[str](), apart[0].agreeing_ranks) if apart else final_agreement(story.ranks)
     names = apart[0].differing if apart else sorted(at_end)
-    held_apart = split_by_hand(story).union(*(step.experts for step in story.judged))
+    held_apart = (split_by_hand(story) | dealt_out(story)).union(*(step.experts for step in story.judged))
     names = [name for name in names if name not in held_apart]
     at_start = bool(apart) and apart[0].number == 1
     when = apart[0].number if apart else len(story.judged) + 1

@@ -2,6 +2,7 @@
 
 strangers  groups of ranks that have no parameter in common
 stages     several ranks send tensors on before their backward passes end, and not all have a loss: a pipeline
+dealt out  the same by other functions of autograd, with weights that were not the same on the ranks from the start
 experts    activations go through all_to_all, and a parameter's update is the rank's own, or that of a group of ranks,
            with the factor of the rest
 """
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit import call_words
-from failuremap.audit.crossings import all_batches_differ, crosses
+from failuremap.audit.crossings import all_batches_differ, crosses, crossings
 from failuremap.audit.faults import Judged, Main
 from failuremap.audit.group_divisors import reduced_over
 from failuremap.audit.observe import Fitted
@@ -31,10 +32,14 @@ def tell_held_apart(judged: Judged, fitted: Fitted, main: Main | None) -> None:
     groups = _strangers(fitted.step)
     if not judged.stages and len(groups) > 1 and not _exchange(fitted, groups):
         judged.unmeasured.append(call_words.strangers(groups))
-    if main is None or not _routed(fitted.step):
+    if main is None:
         return
-    _tell_alone(judged, fitted, main)
-    _tell_copies(judged, fitted, main)
+    if _routed(fitted.step):
+        _tell_alone(judged, fitted, main)
+        _tell_copies(judged, fitted, main)
+    elif crossings(fitted.step):
+        names = set[str]().union(*(fault.parameters for fault in judged.faults if fault.kind == "local parameters"))
+        judged.own_alone = names if _times_the_rest(fitted, main, names, 1.0) else set()
 
 
 def _tell_alone(judged: Judged, fitted: Fitted, main: Main) -> None:

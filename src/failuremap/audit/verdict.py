@@ -12,7 +12,7 @@ from failuremap.audit.comparison import with_reference
 from failuremap.audit.course import judge_course
 from failuremap.audit.factors import judge_factors
 from failuremap.audit.faults import Asked, Judged, Promise, Story
-from failuremap.audit.findings import findings, made_equal, split_by_hand
+from failuremap.audit.findings import dealt_out, findings, made_equal, split_by_hand
 from failuremap.audit.handed_on import read_ranks
 from failuremap.audit.judge import judge
 from failuremap.audit.live import Look
@@ -183,6 +183,7 @@ def _reasons(story: Story) -> list[str]:
         return [*reasons, in_words_of(story.traces, words.NO_STEP), *apart]
     if made_equal(story):
         reasons.append(words.LOCAL_SGD)
+    reasons += [call_words.dealt_out(sorted(names))] if (names := dealt_out(story)) else []
     if split_by_hand(story):
         reasons.append(call_words.STAGES if story.judged[0].stages else call_words.ONE_MODEL)
     reasons += _counted(story, (reason for step in story.judged for reason in step.unmeasured))
