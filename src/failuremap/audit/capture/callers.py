@@ -13,6 +13,10 @@ import torch
 _TORCH = os.path.dirname(torch.__file__)
 # fully_shard and FullyShardedDataParallel, which call many a step and never for the script
 _FSDP = os.path.join(_TORCH, "distributed", "fsdp", "")
+# DeepSpeed: through what it calls all collectives, its own and those of scripts, and what of it calls for itself
+_PASSED_ON = tuple(os.sep.join(("", "deepspeed", part, "")) for part in ("comm", "utils"))
+_RUNTIME = os.sep.join(("", "deepspeed", "runtime", ""))
+_PIPELINE = os.path.join(_RUNTIME, "pipe", "")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # torch.autograd.Function.apply, and its counterpart in backward
 _APPLY = os.path.join(_TORCH, "autograd", "function.py")
@@ -31,7 +35,7 @@ class Caller(NamedTuple):
     own: bool
     """Whether the code that calls it is the script's, or a library's, and not torch's."""
     site: str
-    """The innermost line outside torch; '' where torch shards the parameters."""
+    """The innermost line outside torch; '' where torch, or DeepSpeed, shards the parameters."""
 
 
 _SHARDING = Caller("", False, "")
@@ -39,13 +43,13 @@ _SHARDING = Caller("", False, "")
 
 @functools.cache
 def _is_passed_over(path: str) -> bool:
-    """Whether a file is torch's, this package's, or none."""
-    return path.startswith((_TORCH, _OURS, "<"))
+    """Whether a file is torch's, this package's, DeepSpeed's way into torch, or none."""
+    return path.startswith((_TORCH, _OURS, "<")) or any(part in path for part in _PASSED_ON)
 
 
 def caller_of(frame: FrameType | None) -> Caller:
     """Follows the frames from the one that calls outward; names and lines are read, never the variables."""
-    if frame is not None and frame.f_code.co_filename.startswith(_FSDP):
+    if frame is not None and (frame.f_code.co_filename.startswith(_FSDP) or _is_deepspeed(frame)):
         return _SHARDING
     own = frame is not None and not frame.f_code.co_filename.startswith(_TORCH)
     site, inner = "", None
@@ -60,6 +64,19 @@ def caller_of(frame: FrameType | None) -> Caller:
             site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
         inner, frame = code, frame.f_back
     return Caller("", own, site)
+
+
+def _is_deepspeed(frame: FrameType) -> bool:
+    """Whether DeepSpeed calls for itself: for its partitions, gradients and norms, and not for a pipeline."""
+    if not any(part in frame.f_code.co_filename for part in _PASSED_ON):
+        return False
+    found: FrameType | None = frame
+    for _ in range(_DEPTH):
+        if found is None or not _is_passed_over(found.f_code.co_filename):
+            break
+        found = found.f_back
+    path = "" if found is None else found.f_code.co_filename
+    return _RUNTIME in path and _PIPELINE not in path
 
 
 def place_of_call() -> tuple[str, str]:
