@@ -350,6 +350,24 @@ def test_negative_control_a_term_with_a_weight_may_have_that_total(tmp_path):
     )
 
 
+def test_negative_control_a_term_of_no_unit_anywhere_is_no_fault(tmp_path):
+    def change(fields):
+        empty = {"reduction": "none", "nonzero": 0, "elements": 16}
+        fields["losses"].append(loss(0, 0.0, site="train.py:50", function="mse_loss", **empty))
+
+    assert silent(judged_in(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, change))[-1])
+
+
+def test_a_pass_without_a_gradient_hides_no_term(tmp_path):
+    job = HandJob([[300], [300]], combined(1.0), share_of_all, gradients=zeroed(1))
+
+    def dummy(fields):
+        if fields["losses"][0]["fingerprint"] > 2000:
+            fields.update(losses=[], unseen=["Addmm"])
+
+    assert silent(judged_in(with_losses(job, tmp_path, dummy))[-1])
+
+
 def test_without_a_loss_the_coefficients_alone_are_shown(tmp_path):
     judged = judged_in(with_losses(HandJob(EVEN), tmp_path, lambda fields: fields.update(losses=[])))[-1]
 

@@ -59,7 +59,8 @@ class Balance:
     @property
     def plain(self) -> bool:
         """Whether each loss is a mean that the script gives no weight, so that a factor comes from behind it."""
-        return bool(self.term.total_known and (np.abs(self.term.totals_K[self.counted_K] - 1) <= 1e-6).all())
+        totals = self.term.totals_K[self.counted_K]
+        return bool(self.term.total_known and len(totals) and (np.abs(totals - 1) <= 1e-6).all())
 
     @property
     def fair(self) -> float:

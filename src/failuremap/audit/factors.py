@@ -59,8 +59,8 @@ def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
     factors = [step.factor or 1.0 for step in own]
     totals = [fault.total or 1.0 for _, fault in seen]
     idle = any(fault.signs & _OF_SOME_WINDOWS for _, fault in seen)
-    others = [step.factor or 1.0 for step in alike if step.cells or step in own]
-    if own and not idle and not _same(others) and _distinct([*others, *totals]) >= _MANY:
+    whole = [step for step in alike if step.factor is None and step.cells]
+    if len(whole) > 1 and factors and not idle and _distinct([1.0, *factors, *totals]) >= _MANY:
         return True
     if len(own) < 2 or _same(factors):
         return False

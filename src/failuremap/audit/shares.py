@@ -40,7 +40,8 @@ class Scene:
 
 
 def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
-    """Judges what each unit weighs, as far as the losses were seen."""
+    """Judges what each unit weighs, as far as the losses were seen; a pass without any gradient has no unit."""
+    readings = replace(readings, unseen=[k for k in readings.unseen if scene.fitted.nonzero_K[k]])
     scene = replace(scene, main=_unclipped(judged, scene))
     if readings.uncounted:
         judged.unmeasured.append(readings.uncounted)
