@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from audit import test_loss_forms, test_masters
 from audit.harness import JOBS, JobServer, Outcome, weights_differ
 from jobs.expectations import CASES, Case
 
@@ -71,6 +72,7 @@ def ended(pid: int) -> bool:
 
 def test_every_script_has_a_case() -> None:
     used = {case.script for case in CASES}
+    used |= {case.script for case in [*test_loss_forms.CASES, *test_masters.CASES]}
     helpers = {"expectations.py", "options.py", "hidden_losses.py", "tinytext.py"}
 
     assert {path.name for path in JOBS.glob("*.py")} - helpers == used
