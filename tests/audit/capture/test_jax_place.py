@@ -169,3 +169,23 @@ def test_a_value_beside_the_gradients():
         "contribution() got a tree with the leaves 0, 1.w, but the optimizer steps on w: give contribution() the "
         "gradients alone, in the tree that the optimizer gets (of jax.value_and_grad the second of the pair)."
     )
+
+
+def test_two_trees_with_leaves_of_one_name():
+    import jax
+    import jax.numpy as jnp
+
+    from failuremap.audit.jax import contribution
+
+    def step(x, second):
+        contribution({"w": x}, 4)
+        return contribution({"w": x[:2]}, 4, **second)
+
+    with pytest.raises(InvalidArgument) as caught:
+        jax.eval_shape(lambda x: step(x, {}), jnp.ones(3))
+
+    assert str(caught.value) == (
+        "gradients['w'] of contribution() has shape (2,), where one of that name has (3,): say which tree is which, "
+        "contribution(grads, count, name=...) and watched(optimizer, name=...)."
+    )
+    assert jax.eval_shape(lambda x: step(x, {"name": "critic"}), jnp.ones(3))["w"].shape == (2,)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from failuremap.audit import trace
+from failuremap.audit.capture.jax_recorder import Line
 
 pytestmark = pytest.mark.jax
 
@@ -35,9 +36,9 @@ def play(recorder, calls):
     leaves = [np.ones(3, np.float32)]
     for call in calls:
         if call == "c":
-            recorder.contribution(("w",), 1, 0, leaves, np.float32(2), np.float32(0.5))
+            recorder.contribution(Line(("w",), 1), 0, leaves, np.float32(2), np.float32(0.5))
         else:
-            recorder.step(("w",), 1, 0, leaves, leaves, np.int32(int(call)))
+            recorder.step(Line(("w",), 1), 0, leaves, leaves, np.int32(int(call)))
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,67 @@ def test_a_call_is_a_step_where_the_count_advances(calls, written, recorder, tmp
     assert kinds(recorder, tmp_path) == written
 
 
+def turns(recorder, *calls):
+    """Each call is `g w` (a contribution to w) or `0 w 3` (optimizer 0 steps on w with count 3)."""
+    leaves = [np.ones(3, np.float32)]
+    for call in calls:
+        who, name, *count = call.split()
+        if who == "g":
+            recorder.contribution(Line((name,), 1), 0, leaves, np.float32(2), np.float32(0.5))
+        else:
+            recorder.step(Line((name,), 1, int(who)), 0, leaves, leaves, np.int32(int(count[0])))
+    recorder.finish()
+
+
+def told_in(folder):
+    """What the trace holds, as `turns` says it, and the errors at its end."""
+    (opened,) = [trace.read(path) for path in folder.glob("*.trace")]
+    names, told = {}, []
+    for record in opened.records():
+        if record.kind == "parameter":
+            names[record.fields["id"]] = record.fields["name"]
+        elif record.kind == "backward":
+            told.append(f"g {names[record.fields['parameters'][0]]}")
+        elif record.kind == "step":
+            name = names[record.fields["parameters"][0]]
+            told.append(f"{record.fields['optimizer']} {name} {record.fields['count']}")
+    return told, opened.end["errors"]
+
+
+def test_two_optimizers_have_their_steps_each_in_order(recorder, tmp_path):
+    calls = ["g w", "g v", "0 w 0", "1 v 0", "g w", "0 w 1", "g v", "1 v 1"]
+    turns(recorder, *calls)
+
+    assert told_in(tmp_path) == (calls, [])
+
+
+def test_an_optimizer_that_is_called_no_more_holds_nothing_back(recorder, tmp_path):
+    calls = ["g w", "0 w 0", *(call for count in range(400) for call in ("g v", f"1 v {count}"))]
+    turns(recorder, *calls)
+
+    assert told_in(tmp_path) == (calls, [])
+
+
+def test_an_optimizer_that_takes_anothers_place_steps_on(recorder, tmp_path):
+    calls = ["g w", "0 w 0", "g w", "0 w 1", "g w", "1 w 0", "g w", "1 w 1"]
+    turns(recorder, *calls)
+
+    assert told_in(tmp_path) == (calls, [])
+
+
+def test_two_optimizers_in_turn_on_leaves_of_one_name_are_asked_for_names(recorder, tmp_path):
+    from failuremap.audit.capture.jax_device import TWO_OPTIMIZERS
+
+    turns(recorder, "g w", "g w", "0 w 0", "1 w 0", "g w", "g w", "0 w 1", "1 w 1")
+
+    told, errors = told_in(tmp_path)
+    assert [call for call in told if not call.startswith("g")] == []
+    assert errors == [TWO_OPTIMIZERS]
+
+
 @pytest.mark.parametrize("size", [5, 128, 129, 1000, 4096])
 def test_a_sketch_is_linear_and_begins_with_elements(size):
-    from failuremap.audit.capture.jax_recorder import sketch
+    from failuremap.audit.capture.jax_device import sketch
 
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(2, size)).astype(np.float32)
@@ -70,7 +129,7 @@ def test_a_sketch_is_linear_and_begins_with_elements(size):
 
 
 def test_a_call_that_cannot_be_written_is_told_and_raises_nothing(recorder, tmp_path):
-    recorder.contribution(("w",), 1, 0, [None], np.float32(2), np.float32(0.5))
+    recorder.contribution(Line(("w",), 1), 0, [None], np.float32(2), np.float32(0.5))
     recorder.finish()
 
     (error,) = recorder.errors
@@ -79,7 +138,7 @@ def test_a_call_that_cannot_be_written_is_told_and_raises_nothing(recorder, tmp_
 
 def test_weights_that_the_optimizer_is_not_given_are_not_known(recorder, tmp_path):
     leaves = [np.ones(3, np.float32), np.ones(500, np.float32)]
-    recorder.step(("w", "v"), 1, 0, leaves, [], np.int32(0))
+    recorder.step(Line(("w", "v"), 1), 0, leaves, [], np.int32(0))
     recorder.finish()
 
     (path,) = tmp_path.glob("*.trace")
@@ -113,10 +172,11 @@ def test_a_variable_of_flax_has_the_name_of_its_array():
     assert flattened({"out": Variable(array)})[2] == flattened({"out": array})[2] == ("out",)
     assert flattened({"value": array})[2] == ("value",)
     assert flattened(array)[2] == ("parameter",)
+    assert flattened({"w": array}, "critic")[2] == ("critic.w",)
 
 
 def test_a_process_that_was_to_run_steps_of_its_own_and_ran_none_says_so(recorder, tmp_path):
-    recorder.said(("w",), None)
+    recorder.traced({"w": (3,)}, None)
     recorder.finish()
 
     (path,) = tmp_path.glob("*.trace")

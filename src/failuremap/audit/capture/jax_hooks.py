@@ -18,7 +18,7 @@ T = TypeVar("T")
 _ACCUMULATING = ("MultiStepsState", "ApplyEvery")
 
 
-def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = None) -> T:
+def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = None, name: str = "") -> T:
     """Says that these are the gradients of one backward on one device, before anything reduces or accumulates them.
 
     Args:
@@ -27,10 +27,11 @@ def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = N
         axis: The mesh axes that the devices of the job are told apart by, inside `shard_map` or `pmap`; without it
             every process is one rank. `()` is one rank for all processes, which run a step under `jit` together.
         weight: What one unit weighs in the loss, `1 / count` if the loss is the mean over its units (the default).
+        name: Which tree it is, where several have leaves of the same names, as for `watched`.
 
     Raises:
         InvalidArgument: In an audited run, while JAX traces: the gradients or the count were added up over the devices
-            already, the axis is not bound, or there are axes that it leaves out.
+            already, the axis is not bound, there are axes that it leaves out, or two trees share a name.
 
     Example:
         >>> contribution({"w": 0.5}, count=8)  # without a running audit: the same object back
@@ -42,24 +43,29 @@ def contribution(gradients: T, count: Any, *, axis: Axis = None, weight: Any = N
     import jax
     import jax.numpy as jnp
 
-    leaves, treedef, names = flattened(gradients)
+    from failuremap.audit.capture.jax_recorder import Line
+
+    leaves, treedef, names = flattened(gradients, name)
     rank, world = place(axis, "contribution")
     check_own(leaves, names, axis)
     count = checked_count(count, axis)
     weight = 1 / jnp.maximum(count, 1) if weight is None else jnp.asarray(weight, jnp.float32)
-    recorder.said(names, axis)
-    note = functools.partial(recorder.contribution, names, world)
+    shapes = {leaf_name: jnp.shape(leaf) for leaf_name, leaf in zip(names, leaves, strict=True)}
+    _check_shapes(shapes, recorder.shapes)
+    recorder.traced(shapes, axis)
+    note = functools.partial(recorder.contribution, Line(names, world))
     passed: T = jax.tree.unflatten(treedef, _after(note, leaves, rank, count, weight))
     return passed
 
 
-def watched(optimizer: T, *, axis: Axis = None) -> T:
+def watched(optimizer: T, *, axis: Axis = None, name: str = "") -> T:
     """Returns an optax optimizer that does the same, and says what gradients it is given at each step.
 
     Args:
         optimizer: The innermost one, so that `optax.MultiSteps(watched(optax.sgd(0.1)), 4)` steps once a window. In a
             chain with clipping, wrap what follows it.
         axis: As for `contribution`.
+        name: As for `contribution`; several optimizers need it where their leaves have the same names.
 
     Example:
         >>> optimizer = object()
@@ -76,7 +82,10 @@ def watched(optimizer: T, *, axis: Axis = None) -> T:
     import jax
     import jax.numpy as jnp
 
+    from failuremap.audit.capture.jax_recorder import Line
+
     inner: Any = optimizer
+    number = recorder.new_optimizer()
 
     def init(params: Any) -> _State:
         state = inner.init(params)
@@ -84,10 +93,10 @@ def watched(optimizer: T, *, axis: Axis = None) -> T:
         return _State(jnp.zeros([], jnp.int32), state)
 
     def update(updates: Any, state: _State, params: Any = None, **extra: Any) -> tuple[Any, _State]:
-        leaves, treedef, names = flattened(updates)
+        leaves, treedef, names = flattened(updates, name)
         rank, world = place(axis, "watched")
-        _check_names(names, recorder.names)
-        note = functools.partial(recorder.step, names, world)
+        _check_names(names, recorder.shapes)
+        note = functools.partial(recorder.step, Line(names, world, number))
         stepped_on = _after(note, leaves, rank, jax.tree.leaves(params), state.count)
         result, following = inner.update(jax.tree.unflatten(treedef, stepped_on), state.inner, params, **extra)
         return result, _State(state.count + 1, following)
@@ -132,8 +141,17 @@ def _accumulates(node: Any) -> bool:
     return type(node).__name__ in _ACCUMULATING
 
 
-def _check_names(stepped: tuple[str, ...], said: set[str]) -> None:
-    if stepped and said and not said & set(stepped):
+def _check_shapes(said: dict[str, tuple[int, ...]], before: dict[str, tuple[int, ...]]) -> None:
+    for name, shape in said.items():
+        if before.get(name, shape) != shape:
+            raise InvalidArgument(
+                f"gradients[{name!r}] of contribution() has shape {shape}, where one of that name has {before[name]}: "
+                "say which tree is which, contribution(grads, count, name=...) and watched(optimizer, name=...)."
+            )
+
+
+def _check_names(stepped: tuple[str, ...], said: dict[str, tuple[int, ...]]) -> None:
+    if stepped and said and not said.keys() & set(stepped):
         raise InvalidArgument(
             f"contribution() got a tree with the leaves {', '.join(sorted(said)[:4])}, but the optimizer steps on "
             f"{', '.join(stepped[:4])}: give contribution() the gradients alone, in the tree that the optimizer gets "

@@ -31,12 +31,13 @@ def place(axis: Axis, line: str) -> tuple[Any, int]:
     return (jax.process_index(), jax.process_count()) if axis is None else found
 
 
-def flattened(tree: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
-    """Returns the leaves of a tree, its structure, and a name for each leaf."""
+def flattened(tree: Any, name: str = "") -> tuple[list[Any], Any, tuple[str, ...]]:
+    """Returns the leaves of a tree, its structure, and a name for each leaf, which begins with that of the tree."""
     import jax
 
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
-    return [leaf for _, leaf in paths], treedef, tuple(_name(path) for path, _ in paths)
+    first = f"{name}." if name else ""
+    return [leaf for _, leaf in paths], treedef, tuple(first + _name(path) for path, _ in paths)
 
 
 def _name(path: tuple[Any, ...]) -> str:
