@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from audit.small_traces import numbers, opened, passed, ranks_of, stepped
-from audit.traces import end
+from audit.traces import HandJob, end
+from failuremap.audit import diagnose, words
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.findings import findings, made_equal
 from failuremap.audit.model import Cell
@@ -282,3 +283,23 @@ def test_a_clip_by_hand_that_halves_a_gradient_has_the_norm_of_the_others():
 
     assert findings(story(*clipped, doubled(3, 0.5, norm=0.2))) == []
     assert len(findings(story(*clipped, doubled(3, 0.5, norm=0.14)))) == 1
+
+
+@pytest.mark.parametrize("zero_steps", [{3}, {0, 1, 2, 3, 4, 5}], ids=["one of six", "all"])
+def test_gradients_that_are_zeroed_before_every_step_are_a_fault_and_before_one_a_step_left_out(zero_steps, tmp_path):
+    def update(window):
+        return window.combined(0.0 if window.number in zero_steps else 1 / window.counts_RM.size)
+
+    verdict = diagnose(HandJob([[300], [300]], update, steps=6).write(tmp_path))
+
+    always = len(zero_steps) > 1
+    assert verdict.outcome == ("wrong" if always else "right")
+    assert [finding.sentence for finding in verdict.findings] == [words.NOTHING_ARRIVES] * always
+    assert [finding.candidates for finding in verdict.findings] == [[]] * always
+    assert f"{words.ZEROED} ({len(zero_steps)} of 6 steps)" in verdict.notes
+
+
+def test_a_parameter_of_no_element_says_nothing(tmp_path):
+    job = HandJob([[300], [300]], shapes={"weight": (8, 16), "bias": (8,), "none": (0,)})
+
+    assert diagnose(job.write(tmp_path)).outcome == "right"

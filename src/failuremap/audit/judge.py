@@ -238,6 +238,10 @@ def _main(judged: Judged, fitted: Fitted, signs: set[Sign]) -> Main | None:
     )
     if Sign.FIRST_RANK_ONLY in missing:
         missing = _one_rank(main, len(fitted.step.ranks))
+    if which == fitted.step.ranks and Sign.RANK_MISSING in missing:
+        judged.faults.append(Fault("missing all", set(signs), words.NOTHING_ARRIVES, cells=cells(fitted, main)))
+        judged.notes.append(words.ZEROED)
+        return replace(main, signs=missing)
     if missing:
         sentence = words.missing(missing, which, judged.micro_batch_count)
         judged.faults.append(Fault(f"missing {sorted(missing)}", signs | missing, sentence, cells=cells(fitted, main)))

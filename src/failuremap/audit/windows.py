@@ -191,7 +191,8 @@ class Assembler:
         found: dict[str, Parameter] = {}
         for rank, part in zip(having, parts, strict=True):
             for id in sorted(part.ids):
-                found.setdefault(rank.parameters[id].name, rank.parameters[id])
+                if rank.parameters[id].rows:
+                    found.setdefault(rank.parameters[id].name, rank.parameters[id])
         for rank, part in zip(having, parts, strict=True):
             if part.in_part:  # of the others that the rank has it read nothing
                 unread = {parameter.name for parameter in rank.parameters.values()}

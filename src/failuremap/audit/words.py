@@ -30,6 +30,8 @@ NO_GRADIENT = (
     "no gradient of the stepped parameters came through autograd: it was made by hand or by torch.func, or the audit's "
     "hooks on the parameters were removed"
 )
+NOTHING_ARRIVES = "No gradient reaches the update: it is zero, and what backward computed is not."
+ZEROED = "a step was made on gradients of zero, though backward computed others: they were zeroed before"
 NO_UPDATE = (
     "no parameter had a gradient when the optimizer stepped: zeroed before, or never synchronised (fully_shard)?"
 )

@@ -264,3 +264,22 @@ step.step()
 
     (clip,) = seen.of("clip")
     assert (clip.fields["limit"], clip.fields["norm"] > 0.01) == (0.01, True)
+
+
+def test_a_class_of_parameters_that_leaves_torch_its_operations_is_watched_as_any(job_server, tmp_path):
+    own = """
+class Mine(torch.nn.Parameter):
+    pass
+class Theirs(torch.Tensor):
+    pass
+weights = [Mine(torch.randn(4, 3)), torch.nn.Parameter(torch.randn(4, 3).as_subclass(Theirs))]
+weights.append(torch.nn.Parameter(torch.randn(4, 3, dtype=torch.cfloat)))
+step = torch.optim.SGD(weights, lr=0.1)
+sum(weight.abs().sum() for weight in weights).backward()
+step.step()
+"""
+    seen = watch(job_server, tmp_path, own)
+
+    (only,) = seen.of("step")
+    assert (len(only.fields["parameters"]), only.fields["unwatched"]) == (1, ["Theirs", "complex64"])
+    assert seen.errors == []

@@ -25,12 +25,11 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from failuremap.audit.capture.likeness import Likeness, Placed, still_equal
-from failuremap.audit.capture.watching import Watched
+from failuremap.audit.capture.watching import Watched, is_plain
 
 if TYPE_CHECKING:
     from failuremap.audit.capture.recorder import Recorder
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 # steps at which copies are looked for; a job whose copies are of another kind isn't searched for ever
 _TRIES = 16
 
@@ -147,7 +146,7 @@ class Copies:
 
 def _is_strange(recorder: Recorder, tensor: Tensor) -> bool:
     """Whether there is a gradient of something that autograd has never reached."""
-    if tensor.grad is None or type(tensor) not in _PLAIN or type(tensor.grad) is not Tensor or tensor.grad.is_sparse:
+    if tensor.grad is None or not is_plain(tensor) or type(tensor.grad) is not Tensor or tensor.grad.is_sparse:
         return False
     known = recorder.by_tensor.get(tensor)
     if known is not None and (known.reached or known.piece is not None):
@@ -163,7 +162,7 @@ def _in_order(recorder: Recorder) -> list[Watched]:
 
 def _may_have_copy(watched: Watched, held: Collection[int]) -> bool:
     tensor = watched.tensor()
-    if tensor is None or id(tensor) in held or type(tensor) not in _PLAIN or not tensor.is_floating_point():
+    if tensor is None or id(tensor) in held or not is_plain(tensor) or not tensor.is_floating_point():
         return False
     if tensor.numel() != watched.sketch.size:  # it is partitioned until it is used
         return False

@@ -130,10 +130,14 @@ def _found(recorder: Recorder, optimizer: Optimizer, in_part: bool) -> _Found:
         standing_for = recorder.stand_ins.found(parameter)
         watched = recorder.watch(parameter) if standing_for is None else None
         if standing_for is None and watched is None:
-            found.unwatched += [type(parameter).__name__] if parameter.grad is not None else []
+            found.unwatched += [_type_of(parameter)] if parameter.grad is not None else []
         for one in standing_for or ([] if watched is None else [watched]):
             _sort_in(recorder, found, one, in_part)
     return found
+
+
+def _type_of(parameter: Tensor) -> str:
+    return str(parameter.dtype).removeprefix("torch.") if parameter.is_complex() else type(parameter).__name__
 
 
 def _sort_in(recorder: Recorder, found: _Found, watched: Watched, in_part: bool) -> None:

@@ -32,7 +32,7 @@ from failuremap.audit.capture.sampling import Sampling, Stepper
 from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
 from failuremap.audit.capture.stages import Stages
 from failuremap.audit.capture.standing_in import StandIns
-from failuremap.audit.capture.watching import Backward, Watched, is_readable
+from failuremap.audit.capture.watching import Backward, Watched, is_plain, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 
 # a rank stops recording at this size, and says so
@@ -126,7 +126,7 @@ class Recorder:
         known: Watched | None = self.by_tensor.get(tensor)
         if known is not None or not tensor.requires_grad or not tensor.is_leaf or tensor.is_meta:
             return known
-        if type(tensor) not in (torch.nn.Parameter, Tensor) and not is_distributed(tensor):
+        if not is_plain(tensor) and not is_distributed(tensor):
             return None
         shape = tuple(tensor.shape) if shape is None else shape
         if shape not in self._sketches:

@@ -194,6 +194,14 @@ class Watched:
         return bool(flat[:: max(1, len(flat) // COORDINATES)].any())
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a parameter is of real numbers, and torch's operations are its own: no class has taken them over."""
+    kind: Any = type(tensor)
+    if kind not in _PLAIN and kind.__torch_function__ is not torch._C._disabled_torch_function_impl:
+        return False
+    return kind.__torch_dispatch__ is Tensor.__torch_dispatch__ and not tensor.is_complex()
+
+
 def is_readable(tensor: object) -> bool:
     """Whether a gradient is of a type that sketches can read: a plain tensor, or a DTensor of plain tensors."""
     return type(local(tensor) if is_distributed(tensor) else tensor) is Tensor
