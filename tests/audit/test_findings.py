@@ -244,6 +244,14 @@ def test_replicas_that_are_equal_at_the_end_up_to_rounding_are_none(change, tmp_
     assert findings(story(step(1), ranks=two_ends(tmp_path, change))) == []
 
 
+def test_one_gradient_for_other_targets_is_a_fault_at_most_steps_and_none_at_one():
+    def dead(number):
+        return step(number, Fault("same gradient", {Sign.SAME_CONTRIBUTIONS}, "the same."))
+
+    assert [found.sentence for found in findings(story(*map(dead, range(1, 6))))] == ["the same."]
+    assert findings(story(*map(step, range(1, 5)), dead(5))) == []
+
+
 # ---- a factor that changes, and meets one that a known fault leaves
 
 

@@ -219,7 +219,7 @@ def same_on_all_ranks(gradients, _):
 def test_equal_gradients_on_all_ranks_are_a_fault(tmp_path):
     fault = the_fault(last(HandJob(EVEN, gradients=same_on_all_ranks), tmp_path))
 
-    assert (fault.kind, Sign.SAME_CONTRIBUTIONS in fault.signs) == ("same", True)
+    assert (fault.kind, Sign.SAME_CONTRIBUTIONS in fault.signs) == ("same gradient", True)
     assert fault.sentence == "All ranks compute the same gradient."
 
 

@@ -45,8 +45,8 @@ def findings(story: Story) -> list[Finding]:
         for fault in step.faults:
             kinds.setdefault(f"{fault.kind} {fault.term or ''}", []).append((step, fault))
     # a factor that is R or M at one step and another at the next is chance (a clip of each tensor by its own norm)
-    # so is a step that all ranks leave out by zeroing their gradients
-    seldom = ("scaled", "missing all")
+    # so is a step that all ranks leave out by zeroing their gradients, and one gradient of a model that has died
+    seldom = ("scaled", "missing all", "same gradient")
     kinds = {kind: seen for kind, seen in kinds.items() if not kind.startswith(seldom) or _is_often(story, seen)}
     kinds = {
         kind: seen for kind, seen in kinds.items() if not kind.startswith("total") or not met_by_chance(story, seen)

@@ -170,9 +170,19 @@ def _judge_left(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
             f"({words.listed([names[p] for p in np.flatnonzero(untouched)])})"
         )
     left = np.any([o.unexplained for o in fitted.observations], axis=0)
+    left = left & ~_set_aside_by_order(judged, fitted, left, names)
     left = left & ~judge_exchanged(judged, fitted, left, signs)
     if left.any() and not judge_shards(judged, fitted, left, signs):
         _judge_unexplained(judged, fitted, left, names)
+
+
+def _set_aside_by_order(judged: Judged, fitted: Fitted, left: Mask, names: list[str]) -> Mask:
+    """Copies that may be those of other parameters accuse nobody."""
+    by_order = frozenset[str]().union(*(part.beside.by_order for part in fitted.step.parts))
+    found = left & np.array([name in by_order for name in names], dtype=bool)
+    if found.any():
+        judged.unmeasured.append(copy_words.by_order([names[p] for p in np.flatnonzero(found)]))
+    return found
 
 
 def _note_hooks(judged: Judged, fitted: Fitted, names: list[str]) -> None:
@@ -339,7 +349,8 @@ def _judge_same(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
         everywhere = len(ranks) == len(fitted.step.ranks) > 1
         if len(ranks) > 1 and (same_targets or everywhere):
             sentence = words.same_data(ranks if not everywhere else [], same_targets)
-            judged.faults.append(Fault("same", signs | {Sign.SAME_CONTRIBUTIONS}, sentence))
+            kind = "same" if same_targets else "same gradient"
+            judged.faults.append(Fault(kind, signs | {Sign.SAME_CONTRIBUTIONS}, sentence))
             return
         if len(ranks) == 1 and same_targets:
             judged.doubts.append(words.batch_repeated(len(members)))
