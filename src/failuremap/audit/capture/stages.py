@@ -32,6 +32,8 @@ class Stages:
     """The pipeline stages of this process, each with the number of times that a micro-batch went through it."""
 
     def __init__(self) -> None:
+        self._index: dict[int, int] = {}
+        """Of each parameter, by its identity, the stage whose module holds it."""
         self._rounds: weakref.WeakKeyDictionary[Any, Counter[int]] = weakref.WeakKeyDictionary()
         self._pending: weakref.WeakKeyDictionary[Any, dict[int, Backward]] = weakref.WeakKeyDictionary()
 
@@ -43,9 +45,14 @@ class Stages:
     def told_of(self, parameter: Tensor | None, modules: Modules) -> dict[str, Any]:
         """What a trace says of a parameter beside its name: the stage whose module holds it, and what holds it."""
         fields: dict[str, Any] = {}
-        for stage in list(self._rounds):
-            if any(modules.stood_for(held) is parameter for held in stage.submod.parameters()):
-                fields["stage"] = int(stage.stage_index)
+        if self.known:
+            if id(parameter) not in self._index:
+                self._index = {
+                    id(modules.stood_for(held)): int(stage.stage_index)
+                    for stage in list(self._rounds)
+                    for held in stage.submod.parameters()
+                }
+            fields = {"stage": self._index[id(parameter)]} if id(parameter) in self._index else {}
         held_as = modules.held_as(parameter)
         return fields | ({"held_as": held_as} if held_as else {})
 
