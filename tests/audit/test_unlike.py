@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from audit.test_comparison import beside, changed, of_sums
@@ -31,3 +32,19 @@ def test_the_smallest_fault_that_the_tolerance_claims_to_see_is_seen(times, tmp_
 
 def test_negative_control_what_is_below_it_is_not(tmp_path):
     assert beside(HandJob(), tmp_path, changed("layer.weight", 1 + 1e-6)).outcome == "right"
+
+
+def rounded(window):
+    """What another process computes in bfloat16: each rank's gradient is off as a whole, and number by number."""
+    noise = np.random.default_rng(3).normal(size=window.gradients_RML.shape)
+    found = of_sums(window) * (1 + 0.006 * noise)
+    found[0] *= 1.012
+    return found
+
+
+@pytest.mark.parametrize(("counts", "outcome"), [((412, 412), "right"), ((412, 404), "wrong"), ((412, 100), "wrong")])
+def test_rounding_in_coefficients_accuses_nobody_and_excuses_nobody(counts, outcome, tmp_path):
+    job = HandJob(counts=tuple((count,) for count in counts), dtype="bfloat16")
+    dtypes = dict.fromkeys(job.shapes, "bfloat16 x 1.1")
+
+    assert beside(job, tmp_path, rounded, dtypes=dtypes).outcome == outcome

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit import reference_words, trace
 from failuremap.audit.fit import epsilon, tolerance
-from failuremap.audit.launch.reference import FAILED, GRADIENTS
+from failuremap.audit.launch.reference import FAILED, GRADIENTS, NUMBERED
 from failuremap.audit.story import Backward, Parameter
 from failuremap.audit.windows import Key, Step
 
@@ -177,11 +177,13 @@ def _has_gradient(name: str, reference: Reference, owed: list[Computed]) -> bool
 
 def _names(step: Step, reference: Reference) -> dict[str, list[Name]]:
     """By parameter what stands for it in the reference: one tensor, or one for each rank."""
-    return {
-        p.name: [(name, rank) for rank in step.ranks] if name in reference.split else [(name, None)]
-        for p in step.parameters
-        for name in [p.name.removesuffix(f" (stage {p.stage})")]
-    }
+    known = {name for name, _ in reference.dtypes}
+    found: dict[str, list[Name]] = {}
+    for p in step.parameters:
+        name = p.name.removesuffix(f" (stage {p.stage})")
+        name = name if name in known else NUMBERED.sub("", name)
+        found[p.name] = [(name, rank) for rank in step.ranks] if name in reference.split else [(name, None)]
+    return found
 
 
 def _rows(parameter: Parameter, names: list[Name], owed: list[Computed]) -> int:

@@ -92,7 +92,7 @@ class Keeping:
             return
         if self._buffers is None:
             self._buffers = self._named_buffers()
-            modes = {name: inner.training for name, inner in self._recorder.modules.named_modules()}
+            modes = self._recorder.modules.training_modes()
             self._evaluating = [name for name, training in modes.items() if not training]
         self._keep_model(module)
         call = {"args": self._copier.copy(args), "kwargs": self._copier.copy(kwargs)}
@@ -256,7 +256,7 @@ def _held(recorder: Recorder, parameter: Tensor) -> dict[str, Any]:
     weights, piece = (parameter, None) if watched is None else watched.weights()
     layout = layout_of(parameter) if is_distributed(parameter) else piece
     found = local(weights).detach()
-    told = {"trained": parameter.requires_grad}
+    told = {"trained": parameter.requires_grad, "stepped": parameter.grad is not None}
     if layout is None:
         return {"local": found, **told}
     if layout.run is not None:

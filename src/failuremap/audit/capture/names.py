@@ -97,7 +97,15 @@ class Modules:
         """All modules, each with its name in the outermost one that holds it; wrappers have that of what they wrap."""
         for root in self._roots():
             for name, module in root.named_modules():
-                yield _without_wrappers(f"{name}.").removesuffix("."), module
+                yield _bare(name), module
+
+    def training_modes(self) -> dict[str, bool]:
+        """By module whether it is in training mode; where several models have one name for it, whether it is in one."""
+        found: dict[str, bool] = {}
+        for root in self._roots():
+            own = {_bare(name): module.training for name, module in root.named_modules()}
+            found |= {name: training or found.get(name, False) for name, training in own.items()}
+        return found
 
     def _resolve(self) -> None:
         taken = {str(name) for name in self._names.values()}
@@ -111,6 +119,11 @@ class Modules:
         modules = self._all()
         children = {id(child) for module in modules for child in module.children()}
         yield from (module for module in modules if id(module) not in children)
+
+
+def _bare(name: str) -> str:
+    """The name of a module; a wrapper has that of what it wraps."""
+    return _without_wrappers(f"{name}.").removesuffix(".")
 
 
 def _without_wrappers(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ GRADIENTS = "reference.gradients"
 
 FAILED = "reference.failed"
 """The file that says why there is none, where the run itself failed."""
+
+NUMBERED = re.compile(r" #\d+$")
+"""What the audit puts behind the name of a parameter where another model has one of that name."""
 
 _STDERR = 2
 _EXAMPLE = "as in  --reference ref.py:objective"

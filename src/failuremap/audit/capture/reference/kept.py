@@ -14,6 +14,7 @@ from torch import Tensor
 from failuremap.audit.capture.batches import Batch, Call, fingerprint
 from failuremap.audit.capture.keeping import BATCH_LIMIT, LIMIT
 from failuremap.audit.capture.reference import Refused
+from failuremap.audit.launch.reference import NUMBERED
 
 Member = tuple[int, int]
 """A rank, and the number of one of its backward passes."""
@@ -45,7 +46,7 @@ class Window:
         stages: bool = False,
         before: Window | None = None,
     ) -> None:
-        self.kept, self._shards, self._stages = dict(sorted(kept.items())), shards, stages
+        self.kept, self._shards, self._stages = _renamed(dict(sorted(kept.items()))), shards, stages
         first = next(iter(self.kept.values()))
         self.optimizer, self.count = int(first["optimizer"]), int(first["count"])
         missing = sorted(set(range(first["world_size"])) - set(self.kept))
@@ -220,6 +221,20 @@ def _passes(kept: Mapping[str, Any]) -> list[tuple[int, Batch]]:
         batch = Batch([Call(**call) for call in one["calls"]], one["targets"], one["told"], kept["left_out"])
         found.setdefault(one["backward"], []).append(batch)
     return [(number, _put_together(batches)) for number, batches in found.items()]
+
+
+def _renamed(kept: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The parameters that are stepped on without the number that tells them from those of another model like theirs."""
+    held = [found.get("parameters", {}) for found in kept.values()]
+    stepped = {name for parameters in held for name, part in parameters.items() if part.get("stepped")}
+    bare = {name: NUMBERED.sub("", name) for name in stepped}
+    taken = set(bare.values())
+    if len(taken) < len(bare) or taken == stepped:
+        return kept
+    return {
+        rank: found | {"parameters": {bare.get(n, n): p for n, p in part.items() if n in bare or n not in taken}}
+        for (rank, found), part in zip(kept.items(), held, strict=True)
+    }
 
 
 def _same_batches(passes: Mapping[int, list[tuple[int, Batch]]]) -> list[list[int]]:
