@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from audit.judging import edited
 from audit.small_traces import opened, passed, ranks_of, stepped
-from failuremap.audit import copy_words
+from audit.traces import HandJob, of_kind
+from failuremap.audit import copy_words, diagnose
 
 
 def parts(tmp_path, **fields):
@@ -34,4 +36,33 @@ def test_copies_that_have_gone_other_ways_are_told_with_what_to_do(tmp_path):
     assert said == (
         "the optimizer steps on copies of a, b that no longer equal the model's own: what the model trains was not "
         "measured; copy the weights back before the next step"
+    )
+
+
+def test_copies_that_are_in_another_order_than_the_model_are_not_measured_and_accuse_nobody(tmp_path):
+    """The updates of two parameters stand at each other's place."""
+
+    def update(window):
+        mean = window.combined(0.5)
+        first, second = window.columns("a"), window.columns("b")
+        mean[:, first], mean[:, second] = mean[:, second], mean[:, first].copy()
+        return mean
+
+    def by_order(_, records):
+        for place in of_kind(records, "step"):
+            records[place][0]["by_order"] = [0, 1]
+        return records
+
+    job = HandJob([[300], [300]], update, shapes={"a": (8, 16), "b": (8, 16), "c": (16, 16)})
+
+    verdict = diagnose(edited(job, tmp_path, by_order))
+
+    assert verdict.outcome == "not measured"
+    assert f"{copy_words.by_order(['a', 'b'])} (3 of 3 steps)" in verdict.reasons
+
+
+def test_the_sentence_on_copies_that_equal_several_parameters():
+    assert copy_words.by_order(["a", "b"]) == (
+        "which of several equal parameters the copies stand for that the optimizer steps on (a, b) cannot be told: "
+        "their updates are no combination of the gradients of those that stand at their place in the model's order"
     )

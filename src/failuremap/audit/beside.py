@@ -60,6 +60,8 @@ class Beside:
     """Tensors that were stepped on and may be copies of parameters, nobody knows of which."""
     unlike: frozenset[str] = frozenset()
     """Parameters of which copies were stepped on that did not equal them."""
+    by_order: frozenset[str] = frozenset()
+    """Parameters of which copies were stepped on that are theirs by the order of the others alone."""
 
     def add(self, other: Beside) -> None:
         """Takes in what stands beside an optimizer that makes one step together with this one."""
@@ -67,6 +69,7 @@ class Beside:
         self.rates |= other.rates
         self.unmatched += other.unmatched
         self.unlike |= other.unlike
+        self.by_order |= other.by_order
 
 
 class BesideReader:
@@ -90,7 +93,8 @@ class BesideReader:
         calls, self._calls = self._calls, []
         names = map(self._name_of, step["parameters"])
         rates = dict(zip(names, _each(step.get("rates", ())), strict=False))
-        return Beside(calls, rates, int(step.get("unmatched", 0)), frozenset(map(str, step.get("unlike", ()))))
+        unlike, by_order = map(str, step.get("unlike", ())), map(self._name_of, step.get("by_order", ()))
+        return Beside(calls, rates, int(step.get("unmatched", 0)), frozenset(unlike), frozenset(by_order))
 
     def _call(self, fields: dict[str, Any]) -> Call:
         return Call(

@@ -18,6 +18,15 @@ def unmeasured(parts: Sequence[Part]) -> list[str]:
     return found
 
 
+def by_order(names: Sequence[str]) -> str:
+    """Copies that equal several parameters, and whose updates are none of those that their order gives."""
+    return (
+        f"which of several equal parameters the copies stand for that the optimizer steps on ({words.listed(names)}) "
+        "cannot be told: their updates are no combination of the gradients of those that stand at their place in the "
+        "model's order"
+    )
+
+
 def unmatched(count: int) -> str:
     """Tensors of an optimizer that may be copies of anything."""
     which = "1 tensor that is" if count == 1 else f"{count} tensors that are"

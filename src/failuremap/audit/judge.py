@@ -179,7 +179,7 @@ def _judge_left(judged: Judged, fitted: Fitted, signs: set[Sign]) -> None:
 def _set_aside_by_order(judged: Judged, fitted: Fitted, left: Mask, names: list[str]) -> Mask:
     """Copies that may be those of other parameters accuse nobody."""
     by_order = frozenset[str]().union(*(part.beside.by_order for part in fitted.step.parts))
-    found = left & np.array([name in by_order for name in names], dtype=bool)
+    found: Mask = left & np.array([name in by_order for name in names], dtype=bool)
     if found.any():
         judged.unmeasured.append(copy_words.by_order([names[p] for p in np.flatnonzero(found)]))
     return found

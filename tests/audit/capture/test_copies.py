@@ -126,3 +126,42 @@ def test_what_the_last_step_left_in_a_copy_was_not_added_up(job_server, tmp_path
     seen = watch(job_server, tmp_path, EACH + "for _ in range(3): back(); take()")
 
     assert [record.fields["kept"] for record in seen.of("backward")] == [[]] * 3
+
+
+# one parameter of its own numbers for each two that equal others
+ALIKE = """
+from torch import nn
+model = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(6, 6), nn.LayerNorm(6))]).bfloat16()
+x, y = torch.randn(5, 6).bfloat16(), torch.tensor([0, 1, 2, 0, 1])
+weights = ORDER(list(model.parameters()))
+copies = [weight.detach().clone().float() for weight in weights]
+step = torch.optim.SGD(copies, lr=0.1)
+F.cross_entropy(model(x).float(), y).backward()
+for copy, weight in zip(copies, weights):
+    copy.grad = weight.grad.float()
+step.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["lambda w: w", "lambda w: w[::-1]", "lambda w: [p for p in w if p.dim() > 1] + [p for p in w if p.dim() < 2]"],
+)
+def test_copies_that_equal_several_parameters_are_told_by_the_order_of_the_others(order, job_server, tmp_path):
+    seen = watch(job_server, tmp_path, ALIKE.replace("ORDER", f"({order})"))
+
+    (step,) = seen.of("step")
+    update, local = seen.numbers(step), seen.numbers(seen.of("backward")[0])
+    assert len(update) == 12
+    for name in update:
+        np.testing.assert_array_equal(update[name], local[name])
+    assert {seen.names[id] for id in step.fields["by_order"]} == {
+        f"{n}.{p}" for n in (1, 3, 5) for p in ("weight", "bias")
+    }
+
+
+def test_where_the_others_are_in_no_order_they_are_told_to_be_unknown(job_server, tmp_path):
+    mixed = "(lambda w: [w[i] for i in (4, 5, 0, 1, 9, 2, 3, 8, 6, 7, 10, 11)])"
+    seen = watch(job_server, tmp_path, ALIKE.replace("ORDER", mixed))
+
+    assert seen.of("step")[0].fields["unmatched"] == 6

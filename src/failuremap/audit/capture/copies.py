@@ -5,7 +5,8 @@ the parameters that autograd reaches and no optimizer steps on:
 
 one for one     a tensor of as many elements, equal up to the rounding of the parameter's type
 laid out flat   a tensor in which parameters lie one after another, in the order of the model or the reverse
-alike           as many copies as parameters that all equal each other (biases of zeros): in the order of both
+alike           as many copies as parameters that all equal each other (biases of zeros): in the order in which the
+                others are copies of theirs; the steps show whether it is so
 
 A parameter of which there are two copies is taken for neither's. At each step that follows, a copy has to be equal to
 its parameter still; where it isn't, the step is not measured.
@@ -15,16 +16,15 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from failuremap.audit.capture.likeness import Likeness, Placed, still_equal
+from failuremap.audit.capture.likeness import Likeness, still_equal
+from failuremap.audit.capture.matching import Match, matches
 from failuremap.audit.capture.watching import Watched, is_plain
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 # steps at which copies are looked for; a job whose copies are of another kind isn't searched for ever
 _TRIES = 16
-
-
-@dataclass(frozen=True)
-class _Proposal:
-    """What one tensor of an optimizer may be a copy of."""
-
-    holder: Tensor
-    parts: Placed
 
 
 class _Gradient:
@@ -80,6 +72,8 @@ class Copies:
         self._tries = 0
         self._gradients: dict[int, _Gradient] = {}
         """By the numbers of the parameters that have copies."""
+        self.by_order: set[int] = set()
+        """Numbers of the parameters whose copies are theirs by their order alone."""
 
     def note(self, optimizer: Optimizer) -> None:
         """Remembers an optimizer with parameters that may be copies."""
@@ -102,9 +96,8 @@ class Copies:
         free = [watched for watched in _in_order(recorder) if _may_have_copy(watched, held)] if strange else []
         self._tries += bool(free) and stepping is not None
         if free and self._tries <= _TRIES:
-            likeness = Likeness(free)
-            for proposal in _without_rivals(list(_proposals(strange, likeness))):
-                self._bind(recorder, proposal)
+            for match in matches(strange, Likeness(free)):
+                self._bind(recorder, match)
         left = [tensor for tensor in strange if recorder.stand_ins.found(tensor) is None] if free else []
         return sum(bool(tensor.grad.any()) for tensor in left if tensor.grad is not None)
 
@@ -136,10 +129,12 @@ class Copies:
             for group in one.param_groups:
                 yield from group["params"]
 
-    def _bind(self, recorder: Recorder, proposal: _Proposal) -> None:
-        gradient = _Gradient(proposal.holder)
-        for watched, start in proposal.parts:
-            recorder.stand_ins.add(watched, proposal.holder, start, watched.sketch.size, whole_weights=True)
+    def _bind(self, recorder: Recorder, match: Match) -> None:
+        gradient = _Gradient(match.holder)
+        for watched, start in match.parts:
+            recorder.stand_ins.add(watched, match.holder, start, watched.sketch.size, whole_weights=True)
+            if match.by_order:
+                self.by_order.add(watched.id)
             watched.in_copy = functools.partial(gradient.accumulated, watched, start)
             self._gradients[watched.id] = gradient
 
@@ -167,38 +162,3 @@ def _may_have_copy(watched: Watched, held: Collection[int]) -> bool:
     if tensor.numel() != watched.sketch.size:  # it is partitioned until it is used
         return False
     return watched.reached and watched.place is None and watched.piece is None and not watched.sparse
-
-
-def _proposals(strange: Sequence[Tensor], likeness: Likeness) -> Iterator[_Proposal]:
-    """Tensors that equal parameters; where several equal the same ones, as many as these, each in its turn."""
-    alike: dict[tuple[Watched, ...], list[Tensor]] = {}
-    for tensor in strange:
-        alike.setdefault(tuple(likeness.equal_to(tensor)), []).append(tensor)
-    yield from _flat(alike.pop((), []), likeness)
-    for equal, holders in alike.items():
-        if len(equal) == len(holders) == 1 and _says_nothing(holders[0]):
-            continue
-        if len(equal) == len(holders):
-            yield from (_Proposal(holder, [(watched, 0)]) for holder, watched in zip(holders, equal, strict=True))
-        elif equal:  # proposed for each, so that nothing else is taken for a copy of them
-            yield from (_Proposal(holder, [(watched, 0) for watched in equal]) for holder in [holders[0], *holders])
-
-
-def _says_nothing(holder: Tensor) -> bool:
-    """Whether neither the numbers of a copy nor its gradient tell it from another: alike numbers, and zeros."""
-    assert holder.grad is not None
-    return not holder.grad.any() and bool((holder == holder.reshape(-1)[:1]).all())
-
-
-def _flat(strange: Sequence[Tensor], likeness: Likeness) -> Iterator[_Proposal]:
-    """Tensors in which several parameters lie one after another."""
-    for tensor in strange:
-        placed = likeness.laid_out(tensor)
-        if len(placed) > 1 or (placed and placed[0][0].sketch.size < tensor.numel()):
-            yield _Proposal(tensor, placed)
-
-
-def _without_rivals(proposals: Sequence[_Proposal]) -> list[_Proposal]:
-    """The proposals whose parameters nothing else is proposed for."""
-    times = Counter(watched.id for proposal in proposals for watched, _ in proposal.parts)
-    return [proposal for proposal in proposals if all(times[watched.id] == 1 for watched, _ in proposal.parts)]

@@ -35,6 +35,11 @@ class Likeness:
         self._first = {watched: _first(tensor) for watched, tensor in self._tensors.items()}
         self._sketches: dict[Watched, Tensor] = {}
 
+    @property
+    def parameters(self) -> list[Watched]:
+        """The parameters, in their order."""
+        return list(self._tensors)
+
     def equal_to(self, tensor: Tensor) -> list[Watched]:
         """The parameters of as many elements that a tensor equals."""
         of_size = [watched for watched in self._tensors if watched.sketch.size == tensor.numel()]

@@ -99,15 +99,17 @@ def on_step(recorder: Recorder, optimizer: Optimizer) -> None:
         fields |= {"in_part": True, "unread": recorder.sampling.unread - stepper.unread} if in_part else {}
         fields |= {"new": True} if new else {}
         fields |= {"unmatched": unmatched} if unmatched else {}
-        fields |= _unlike(recorder, found.present)
+        fields |= _of_copies(recorder, found.present)
         _write_step(recorder, fields, found.present, optimizer)
     recorder.after_step(stepper)
 
 
-def _unlike(recorder: Recorder, present: list[Watched]) -> dict[str, Any]:
-    """The parameters of which an optimizer steps on copies that do not equal them."""
+def _of_copies(recorder: Recorder, present: list[Watched]) -> dict[str, Any]:
+    """The parameters whose copies do not equal them, and those whose copies are theirs by their order alone."""
     apart = recorder.copies.follow(present)
-    return {"unlike": [recorder.modules.name(watched.tensor()) for watched in apart]} if apart else {}
+    by_order = [watched.id for watched in present if watched.id in recorder.copies.by_order]
+    told: dict[str, Any] = {"unlike": [recorder.modules.name(watched.tensor()) for watched in apart]} if apart else {}
+    return told | ({"by_order": by_order} if by_order else {})
 
 
 @dataclass
