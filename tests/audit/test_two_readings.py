@@ -62,9 +62,9 @@ def test_two_lines_with_half_a_mean_each_are_open(tmp_path):
     assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
     (reason,) = verdict.reasons
     assert reason == (
-        f"{ONE} and {OTHER} may be micro-batches of one loss, and then: A token in micro-batch 1 weighs 3.00 times a "
-        "token in micro-batch 0. Or they are terms of their own with a weight each, and then nothing is wrong. Call "
-        "the loss at one line if it is one; otherwise add up the terms and call backward once (3 of 3 steps)"
+        f"{ONE} and {OTHER} may be micro-batches of one loss, and then units do not weigh the same, or terms of their "
+        "own with a weight each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up "
+        "the terms and call backward once (3 of 3 steps)"
     )
 
 
@@ -128,3 +128,15 @@ def test_negative_control_three_ranks_that_are_summed_tell_halves(tmp_path):
     counts = [[300]] * 3
 
     assert diagnose(of_two_labels(tmp_path, [(0.5, 0.5)] * 3, counts, coefficient=1.0)).outcome == "wrong"
+
+
+def test_labels_that_one_rank_mixes_and_the_other_does_not_are_one_mean(tmp_path):
+    def change(fields):
+        if fields["losses"][0]["fingerprint"] < 2000:
+            fields["losses"] = [loss(300, 0.7), loss(300, 0.3, site="train.py:42")]
+        else:
+            fields["losses"] = [loss(300, 1.0, site="train.py:44")]
+
+    verdict = diagnose(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, change))
+
+    assert verdict.sentence == "Every token weighs the same: the update is the mean over all tokens."

@@ -41,6 +41,14 @@ def test_chunks_without_a_unit_are_no_term_though_their_targets_are_the_same():
     assert term.counts_K.tolist() == [3]
 
 
+def test_one_part_of_the_targets_after_another_is_one_term_though_two_parts_are_the_same():
+    parts = [loss(4, 0.25, fingerprint=mark) for mark in (7.0, 8.0, 7.0, 9.0)]
+
+    term = only_term(passed(*parts))
+
+    assert (term.counts_K.tolist(), term.totals_K.tolist(), term.spread) == ([16], [1], 1.0)
+
+
 def test_another_loss_over_the_same_targets_is_a_term_of_its_own():
     (terms,) = read_losses([passed(loss(3, 1.0, fingerprint=7.0), loss(3, 0.5, fingerprint=7.0))], None).alternatives
 

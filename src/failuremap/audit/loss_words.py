@@ -90,10 +90,11 @@ def taken_for_terms(names: Sequence[str], fault: str) -> str:
     return f"{' and '.join(names)} are read as terms of their own; if they are micro-batches of one loss: {fault}"
 
 
-def one_or_several(names: Sequence[str], fault: str) -> str:
+def one_or_several(names: Sequence[str], *, uneven: bool) -> str:
     """Losses at several lines that are right as terms with a weight each, and wrong as micro-batches."""
+    what = "units do not weigh the same" if uneven else "the update is no mean"
     return (
-        f"{' and '.join(names)} may be micro-batches of one loss, and then: {fault} Or they are terms of their own "
-        "with a weight each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up the "
-        "terms and call backward once"
+        f"{' and '.join(names)} may be micro-batches of one loss, and then {what}, or terms of their own with a weight "
+        "each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up the terms and call "
+        "backward once"
     )

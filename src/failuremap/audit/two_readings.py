@@ -28,24 +28,35 @@ Floats = NDArray[np.float64]
 
 def together(terms: Sequence[Term]) -> list[Term]:
     """The terms, those of one function over the same units as one, as of mixed labels; [] where there are none such."""
-    groups: dict[tuple[str, bytes, bytes], list[Term]] = {}
+    groups: dict[str, list[Term]] = {}
     for term in terms:
-        groups.setdefault((term.function, term.has_K.tobytes(), term.counts_K.tobytes()), []).append(term)
-    if len(groups) == len(terms):
-        return []
-    return [_one(group) if len(group) > 1 else group[0] for group in groups.values()]
+        groups.setdefault(term.function, []).append(term)
+    found = [term for group in groups.values() for term in (_one(group) if _share_units(group) else group)]
+    return found if len(found) < len(terms) else []
 
 
-def _one(terms: Sequence[Term]) -> Term:
-    return replace(
-        terms[0],
-        name=" and ".join(term.name for term in terms),
-        joined=len(terms),
-        totals_K=np.sum([term.totals_K for term in terms], axis=0),
-        spread=max(term.spread for term in terms),
-        total_known=all(term.total_known for term in terms),
-        apart=any(term.apart for term in terms),
-    )
+def _share_units(terms: Sequence[Term]) -> bool:
+    """Whether contributions that hold several of these terms hold as many units of each, and some do."""
+    has_TK, counts_TK = np.array([term.has_K for term in terms]), np.array([term.counts_K for term in terms])
+    most_K, least_K = counts_TK.max(axis=0), np.where(has_TK, counts_TK, np.inf).min(axis=0)
+    several_K = has_TK.sum(axis=0) > 1
+    return bool(several_K.any() and (most_K == least_K)[several_K].all())
+
+
+def _one(terms: Sequence[Term]) -> list[Term]:
+    return [
+        replace(
+            terms[0],
+            name=" and ".join(term.name for term in terms),
+            joined=len(terms),
+            has_K=np.any([term.has_K for term in terms], axis=0),
+            counts_K=np.max([term.counts_K for term in terms], axis=0),
+            totals_K=np.sum([term.totals_K for term in terms], axis=0),
+            spread=max(term.spread for term in terms),
+            total_known=all(term.total_known for term in terms),
+            apart=any(term.apart for term in terms),
+        )
+    ]
 
 
 def prefers(joint: Judged, terms: Sequence[Term], found: Judged) -> bool:
@@ -102,14 +113,14 @@ def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence
     parts = _parts(ways[0], ways[1])
     if not one.faults or not _scaled_alike(parts, keys):
         return terms
-    names, sentence = [part.name for part in parts], one.faults[0].sentence
+    names, fault = sorted(part.name for part in parts), one.faults[0]
     if all(abs(total - 1) <= TOTAL for total in terms.totals.values()):
-        terms.notes.append(loss_words.taken_for_terms(names, sentence))
+        terms.notes.append(loss_words.taken_for_terms(names, fault.sentence))
         return terms
     if len({int(part.has_K.sum()) for part in parts}) > 1:
         return one
     terms.factor = None
-    terms.unexplained.append(loss_words.one_or_several(names, sentence))
+    terms.unexplained.append(loss_words.one_or_several(names, uneven=fault.kind == "weights"))
     return terms
 
 

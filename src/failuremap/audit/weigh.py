@@ -147,16 +147,26 @@ def _weighed_by_the_script(groups: Groups) -> dict[int, set[str]]:
 def _told_apart(backward: Backward) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The losses of a backward with their places; another loss over the same targets at one place is another term."""
     before: Counter[tuple[Any, Any]] = Counter()
+    chunks = _chunked(backward)
     for loss in backward.losses:
         place = loss.get("place", loss["site"])
         same = (place, loss.get("fingerprint"))
         # chunks that count no unit have the same targets, and are no term
-        again = before[same] if "fingerprint" in loss and loss["count"] else 0
+        again = before[same] if "fingerprint" in loss and loss["count"] and place not in chunks else 0
         before[same] += 1
         yield (place, again), loss
     if backward.counts and not any(loss["function"] == "count" for loss in backward.losses):
         said = {"function": "count", "reduction": "mean", "count": sum(backward.counts), "scale": None}
         yield ("", 0), {**said, "site": "failuremap.count"}
+
+
+def _chunked(backward: Backward) -> set[Any]:
+    """Places that a loss is called at for one part of the targets after another, where some are the same by chance."""
+    targets: dict[Any, Counter[Any]] = {}
+    for loss in backward.losses:
+        if "fingerprint" in loss:
+            targets.setdefault(loss.get("place", loss["site"]), Counter())[loss["fingerprint"]] += 1
+    return {place for place, times in targets.items() if len(times) > 2 and min(times.values()) < max(times.values())}
 
 
 def _has_unseen(backward: Backward) -> bool:
