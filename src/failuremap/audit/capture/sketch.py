@@ -12,6 +12,7 @@ The sums see every element (an embedding row that one token touched, too); the s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -44,6 +45,8 @@ class Sketch:
         self._sampled_plan = plan(None, self.coordinate_count, torch.arange(self.coordinate_count, device="cpu"))
         self.flat = False
         self._compiled: compiled.Compiled | None = None
+        self.made: Callable[[Tensor], Piece | None] = _not_made
+        """What `read` keeps, where the compiled kernel can read a tensor."""
         if self.raw:
             self.index = torch.arange(self.size, device="cpu")
             self._compile(shape)
@@ -67,6 +70,7 @@ class Sketch:
         if compiled.kernel is not None:
             signs, to = None if self.raw else (self.left, self.right), torch.arange(self.coordinate_count, device="cpu")
             self._compiled = compiled.Compiled(shape, self.coordinate_count, self.index, to, signs)
+            self.made = self._compiled.read
 
     def signs(self, start: int, stop: int) -> Tensor:
         """The signs of a range of the flattened tensor."""
@@ -111,10 +115,6 @@ class Sketch:
             return Waiting(self._sampled_plan, None, tensor.clone() if keep else tensor)
         row, square = self._dense_row(tensor, measure=not keep)
         return Waiting(self._row_plan, row, torch.take(tensor, self.on(tensor, "index")), square)
-
-    def made(self, tensor: Tensor) -> Piece | None:
-        """What `read` keeps, where the compiled kernel can read the tensor."""
-        return None if self._compiled is None else self._compiled.read(tensor)
 
     def _measured(self, tensor: Tensor) -> Piece | None:
         return None if self._compiled is None else self._compiled.measure(tensor)
@@ -162,6 +162,10 @@ class Sketch:
             held = held.to(tensor.device)
             setattr(self, name, held)
         return held
+
+
+def _not_made(tensor: Tensor) -> Piece | None:
+    return None
 
 
 def combined(matrix: Tensor, left: Tensor, *, measure: bool = False) -> tuple[Tensor, Tensor | None]:
