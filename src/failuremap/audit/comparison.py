@@ -201,7 +201,8 @@ def judge_compared(
     _tell_apart(judged, step, left, captured)
     _tell_absent(judged, made, captured)
     judged.unexplained += [reference_words.unused(made.unused)] if made.unused else []
-    _tell_total(judged, captured)
+    if not left.scaled and not left.apart:  # else the audit alone may have taken these for the usual ones
+        _tell_total(judged, captured)
     if any(fault.kind in ("total", "gathered") for fault in judged.faults):
         judged.notes = [note for note in judged.notes if _OWN_FACTOR not in note]
     if not _excused(judged, made, times):
