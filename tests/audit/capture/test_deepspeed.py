@@ -68,11 +68,13 @@ def test_each_kind_that_is_not_understood_has_a_sentence_and_a_known_one_has_non
 
 
 @pytest.mark.parametrize(
-    ("outputs", "steps", "scale"),
-    [(1, 4.0, 0.5), (1, 1.0, 2.0), (2, 4.0, None)],
-    ids=["one output", "no accumulation", "two outputs"],
+    ("outputs", "steps", "scale", "unseen"),
+    [(1, 4.0, 0.5, []), (1, 1.0, 2.0, []), (3, 4.0, 0.5, ["DeepSpeedEngine with several outputs"])],
+    ids=["one output", "no accumulation", "three outputs"],
 )
-def test_what_reaches_a_loss_is_divided_as_the_engine_divides_it_behind_its_outputs(outputs, steps, scale, tmp_path):
+def test_what_reaches_a_loss_is_divided_as_the_engine_divides_it_behind_its_outputs(
+    outputs, steps, scale, unseen, tmp_path
+):
     from failuremap.audit.capture.deepspeed_engine import _Divided, on_divided
     from failuremap.audit.capture.recorder import Recorder
     from failuremap.audit.capture.watching import Backward
@@ -82,4 +84,5 @@ def test_what_reaches_a_loss_is_divided_as_the_engine_divides_it_behind_its_outp
     for _ in range(outputs):
         on_divided(recorder, divided, steps)
 
-    assert (recorder.backward.losses, recorder.errors) == ([{"scale": scale, "count": 3}], [])
+    assert (recorder.backward.losses, recorder.backward.unseen) == ([{"scale": scale, "count": 3}], unseen)
+    assert recorder.errors == []

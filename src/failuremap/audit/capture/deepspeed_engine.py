@@ -13,6 +13,9 @@ from failuremap.audit.capture.optimizers import on_norm_clip
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.capture.watching import Backward
 
+SEVERAL = "DeepSpeedEngine with several outputs"
+"""What a loss is told to have gone through where the engine divides more than one gradient in a pass."""
+
 # what a loss says of the gradient that reached it
 _SCALES = frozenset(("scale", "smallest", "largest", "row_smallest", "row_largest"))
 
@@ -52,16 +55,18 @@ def on_divided(recorder: Recorder, divided: _Divided, steps: float) -> None:
     """Divides what has reached the losses so far, as the engine has just divided what they send on into the model.
 
     It does so for each output of a model where `loss.backward()` is called, and not its own `backward`. Of several
-    outputs in one pass nothing says which losses lie behind which: their scales are then not known.
+    outputs in one pass nothing says which losses lie behind which: a part of their scale then counts as unseen.
     """
     backward = recorder.backward
     if backward is None or steps == 1.0:
         return
-    again = divided.backward is not None and divided.backward() is backward
+    if divided.backward is not None and divided.backward() is backward:
+        backward.unseen += [] if SEVERAL in backward.unseen else [SEVERAL]
+        return
     divided.backward = weakref.ref(backward)
     for loss in backward.losses:
         for name in _SCALES & loss.keys():
-            loss[name] = None if again or loss[name] is None else loss[name] / steps
+            loss[name] = None if loss[name] is None else loss[name] / steps
 
 
 def _watch_clip(recorder: Recorder, module: ModuleType) -> None:
