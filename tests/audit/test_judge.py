@@ -209,6 +209,18 @@ def test_a_parameter_off_by_another_factor_is_the_scripts_own_affair(factor, tmp
     assert judged.notes == [f"1 parameter gets {factor:g} times the update of the rest: head.weight."]
 
 
+def test_ranks_that_scale_one_sum_by_counts_of_their_own_are_told_by_how_much(tmp_path):
+    def by_own_count(window):
+        return window.combined(0.5) * np.array([[1.0], [0.25]])
+
+    fault = the_fault(last(HandJob([[300], [300]], by_own_count, steps=1), tmp_path))
+
+    assert (fault.kind, fault.sentence) == (
+        "apart",
+        "Each rank scales the same sum of gradients by a factor of its own: 0.25 times as much on one as on another.",
+    )
+
+
 # ---- data, the step before, numbers that are not finite
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import copy_words, patterns, shard_words, words
+from failuremap.audit import copy_words, patterns, shard_words, step_words, words
 from failuremap.audit.carried import judge_carried
 from failuremap.audit.crossings import crossings, tell_calls
 from failuremap.audit.exchanged import judge_exchanged
@@ -303,7 +303,7 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         judged.faults.append(_pattern(Sign.UNSYNCHRONISED_TAIL, signs, words.UNSYNCHRONISED_TAIL, fitted, first))
     elif _apart(vectors, errors):
         judged.faults.append(
-            Fault("apart", set(signs), words.ranks_apart(vectors), cells=cells(fitted, _rule_of(first, fitted)))
+            Fault("apart", set(signs), step_words.ranks_apart(vectors), cells=cells(fitted, _rule_of(first, fitted)))
         )
     else:
         return False

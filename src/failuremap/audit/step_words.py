@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from failuremap.audit import words
 
 if TYPE_CHECKING:
     from failuremap.audit.extent import Extent
+
+Floats = NDArray[np.float64]
+
+# relative difference up to which coefficients count as the same
+_SAME = 0.01
 
 
 def rates_apart(rates: Mapping[int, float], names: Sequence[str], among: Extent) -> str:
@@ -30,6 +38,24 @@ def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     """Ranks left steps out that the others took, and hold other weights since."""
     shown = "; ".join(f"rank {rank} leaves out step {step}" for rank, step in skipped[:3])
     return f"Not all ranks take the same steps: {shown}. {differ}"
+
+
+def ranks_apart(vectors: Sequence[Floats]) -> str:
+    """Ranks step on different combinations, or on one combination that each scales by itself.
+
+    Example:
+        >>> ranks_apart([np.array([0.5, 0.5]), np.array([0.2, 0.2])])
+        'Each rank scales the same sum of gradients by a factor of its own: 0.4 times as much on one as on another.'
+    """
+    first, second = vectors[:2]
+    square = float(first @ first)
+    factor = float(first @ second) / square if square else 0.0
+    if factor > 0 and float(np.abs(second - factor * first).max()) <= _SAME * float(np.abs(second).max()):
+        return (
+            "Each rank scales the same sum of gradients by a factor of its own: "
+            f"{words.number(factor)} times as much on one as on another."
+        )
+    return words.ranks_apart(vectors)
 
 
 def momentum(factor: float) -> str:
