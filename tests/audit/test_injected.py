@@ -29,7 +29,7 @@ UNSEEN = (
 SAID = {
     **{f"broken-{name}": FAILED for name in PLACES},
     "broken-loss": "the loss was not seen",
-    "broken-loss-mark": "a term of the loss was not seen",
+    "broken-loss-mark": "the loss was not seen",
     "broken-record": NO_END.format(0),
     "broken-end": NO_END.format(1),
     "nothing": RIGHT,

@@ -380,7 +380,7 @@ UNUSUAL = [
           reference=""),
     wrong("contrastive-slice", "contrastive.py", "--gather slice", 3, "gathered-part-detached", unit="example",
           reference=""),
-    Case("pipeline-by-hand", "hand_parallel.py", "pipeline", 2, UNSEEN, unit="example", tolerance=None),
+    right("pipeline-by-hand", "hand_parallel.py", "pipeline", 2, unit="example", tolerance=None),
     Case("experts-by-hand", "hand_parallel.py", "experts", 2, UNTOLD, unit="example", tolerance=None),
     wrong("experts-undivided", "hand_parallel.py", "experts --undivided", 2,
           "expert-divisor-misses-ep partials-not-reduced", unit="example", tolerance=None),
