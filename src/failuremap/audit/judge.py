@@ -57,23 +57,26 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     judged.sites = sorted({term.name for way in readings.alternatives[:1] for term in way})
     judged.notes += [f"set aside: {reason}" for reason in sorted(set(step.set_aside.values()))]
     judged.unexplained += step.doubts
-    if not step.keys:
-        judged.unmeasured += (
-            [words.NO_GRADIENT if step.parameters else words.NO_UPDATE] if not judged.unmeasured else []
-        )
-        return judged
+    if step.keys:
+        _judge_gradients(judged, step, previous, readings, asked)
+    elif not judged.unmeasured:
+        judged.unmeasured.append(words.NO_GRADIENT if step.parameters else words.NO_UPDATE)
+    return judged
+
+
+def _judge_gradients(judged: Judged, step: Step, previous: Step | None, readings: Readings, asked: Asked) -> None:
     judged.missing_ranks, judged.rank_count, judged.norm = step.missing_ranks, len(step.ranks), step.length
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         judged.remaining = judge(replace(step, missing_ranks=[]), previous, asked)
-        return judged
+        return
     bad, bad_updates = nonfinite(step)
     if bad and not bad_updates and _empty(readings, len(step.keys))[bad].all():
         judged.notes.append(words.NOT_FINITE_LEFT_OUT)
         step, bad = step.with_zeros(bad), []
     if bad or bad_updates:
         _judge_nonfinite(judged, step, readings, bad, asked)
-        return judged
+        return
     fitted = observe(step, previous)
     if looked := _looked_at(fitted):
         judged.notes.append("set aside: gradients that torch.autograd.grad returned and no update holds")
@@ -82,9 +85,8 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
         judged.micro_batch_count = len({micro_batch for _, micro_batch in fitted.step.keys})
     if added_up_before(fitted):
         judged.unmeasured.append(ADDED_UP_BEFORE)
-        return judged
-    _judge_fitted(judged, fitted, readings, asked)
-    return judged
+    else:
+        _judge_fitted(judged, fitted, readings, asked)
 
 
 def _looked_at(fitted: Fitted) -> list[int]:
@@ -311,15 +313,15 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
 
 
 def _locally_stepped(fitted: Fitted, *, alike: bool) -> list[str]:
-    """Parameters that are not reduced, where others are; [] where none is, or `alike` asks for the same on all ranks."""
+    """Parameters that are not reduced, where others are; [] where none is, or not the same on all ranks (`alike`)."""
     keys = fitted.step.keys
     locals_OP, reduced = np.zeros((len(fitted.observations), len(fitted.step.parameters)), dtype=bool), False
-    for local_P, observation in zip(locals_OP, fitted.observations, strict=True):
+    for row, observation in enumerate(fitted.observations):
         for cluster in observation.clusters:
             solution = cluster.solution
             found = patterns.presence(solution.coefficients, solution.errors, fitted.nonzero_K)
             if patterns.own_only(found, keys, observation.ranks[0]):
-                local_P |= cluster.parameters
+                locals_OP[row] |= cluster.parameters
             else:
                 reduced = True
     if not reduced or (alike and (locals_OP != locals_OP[0]).any()):
