@@ -80,8 +80,8 @@ def test_the_reason_says_what_of_a_pipeline_is_open():
     assert call_words.STAGES == (
         "ranks send tensors on before their backward passes end, and not all of them have a loss: they seem to be "
         "stages of one model (a pipeline), whose gradients nothing needs to add up, but for copies of one weight "
-        "(tied-copies-not-summed); which pass goes on from which can't be told, so nothing is judged: each pass but the "
-        "last stage's has to start from a gradient just as the next stage sent it after a pass"
+        "(tied-copies-not-summed); which pass goes on from which can't be told, so nothing is judged: each pass but "
+        "the last stage's has to start from a gradient just as the next stage sent it after a pass"
     )
 
 

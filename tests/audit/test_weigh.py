@@ -114,8 +114,10 @@ def test_the_note_says_how_weights_were_found_that_no_function_tells():
         ("at_logits", "the logits (Fast, backward at train.py:7): in every row it is w (softmax - onehot)"),
         (
             "at_hidden",
-            "the hidden states (Fast, backward at train.py:7): in the rows that were computed again it is w times that "
-            "of a cross entropy behind the head",
+            (
+                "the hidden states (Fast, backward at train.py:7): in the rows that were computed again it is w times "
+                "that of a cross entropy behind the head"
+            ),
         ),
     ],
 )

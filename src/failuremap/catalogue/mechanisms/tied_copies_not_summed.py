@@ -57,8 +57,8 @@ MECHANISM = Mechanism(
     separated_by="whether the parameters of the two stages are copies of one weight, which only the model's code says",
     symptoms=("Tied embeddings on two pipeline stages or devices train apart.",),
     audit_sees=(
-        "Two parameters of different stages that begin alike, and step each on its own contributions. It is named where "
-        "the script copies the one to the other, or several modules held it in one process and nothing else begins "
+        "Two parameters of different stages that begin alike, and step each on its own contributions. It is named "
+        "where the script copies the one to the other, or several modules held it in one process and nothing else begins "
         "alike. Where neither holds and one of them embeds, it cannot tell. Copies inside one process look like a "
         "model whose weights are not tied."
     ),
