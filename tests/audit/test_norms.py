@@ -30,7 +30,7 @@ def clipped(folder: Any, ratio: float, *calls: dict[str, Any], counts: Any = ((3
         calls: What every rank calls before its step.
         counts: Units by rank and micro-batch.
         how: `before`, the norm itself where the clip does not bite; `divided`, what divides the update after the clip;
-            `norms`, what each rank clips by.
+            `norms`, what each rank clips by; `scale`, the factor of a GradScaler that the gradients still hold.
     """
     norms = how.get("norms", [3.0] * len(counts))
     divided, bites = how.get("divided", 1.0), "before" not in how
@@ -42,9 +42,9 @@ def clipped(folder: Any, ratio: float, *calls: dict[str, Any], counts: Any = ((3
             length = own / ratio / divided if bites else own
             records[place] = ({**fields, "norm": length}, numbers)
             norm = norms[rank] if bites else own * ratio
-            records.insert(
-                place, ({"kind": "clip", "function": "clip_grads_with_norm_", "norm": norm, "limit": LIMIT}, None)
-            )
+            left = {"scale": how["scale"]} if "scale" in how else {}
+            clip = {"kind": "clip", "function": "clip_grads_with_norm_", "norm": norm, "limit": LIMIT, **left}
+            records.insert(place, (clip, None))
         return records
 
     factor = LIMIT / (3.0 + 1e-6) if bites else 1.0
@@ -117,6 +117,28 @@ def test_negative_control_a_window_that_is_divided_after_the_clip_is_not_copies(
 
 def test_negative_control_a_factor_of_the_scripts_own_is_not_copies(tmp_path):
     assert clipped(tmp_path, 1.0, call((0, 1), **SQUARES), divided=2**0.5).outcome == "right"
+
+
+# ---- gradients that hold the factor of a GradScaler
+
+
+def test_a_clip_before_the_scaler_divides_is_wrong(tmp_path):
+    verdict = clipped(tmp_path, 1024.0, scale=1024.0)
+
+    assert (verdict.outcome, names(verdict)) == ("wrong", [])
+    assert verdict.sentence == (
+        "The gradient is clipped while it still holds the factor 1024 of the GradScaler: the update is clipped to "
+        "1/1024 of the limit. scaler.unscale_(optimizer) has to come before the clip."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "how"),
+    [(1.0, {"scale": 1024.0}), (1024.0, {}), (512.0, {"scale": 1024.0}), (1024.0, {"scale": 1024.0, "before": 0.1})],
+    ids=["the norm is the update's own", "no scaler", "another factor", "the clip does not bite"],
+)
+def test_negative_control_other_clips_beside_a_scaler_are_right(ratio, how, tmp_path):
+    assert clipped(tmp_path, ratio, **how).outcome == "right"
 
 
 # ---- parameters that are dealt out to the ranks

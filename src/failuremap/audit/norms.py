@@ -3,7 +3,8 @@
     norm of the update before the clip = its length in the step / (limit / norm that was used)
 
 Where the norm that was used is the root of c times that, and the script adds something up over c ranks between backward
-and step, the squares of c copies of one gradient were added up as if they were shards. Where each rank steps on
+and step, the squares of c copies of one gradient were added up as if they were shards. Where it is the factor of a
+GradScaler times that, the gradient was clipped before it was divided by this factor. Where each rank steps on
 parameters of its own, and their rules differ by the factors of their own norms, the squares were not added up.
 """
 
@@ -42,6 +43,7 @@ def judge_norms(judged: Judged, fitted: Fitted) -> None:
             fault.signs |= {Sign.SHARDS_SCALED_APART} if fault.kind == "apart" else set()
     elif clips:
         _judge_copies(judged, fitted.step, clips)
+        _judge_scaled(judged, fitted.step, clips)
 
 
 def _judge_stages(judged: Judged, fitted: Fitted) -> None:
@@ -64,6 +66,17 @@ def _judge_copies(judged: Judged, step: Step, clips: list[Clip]) -> None:
     if copies and abs(math.sqrt(copies) / judged.micro_batch_count - 1) > _SAME:
         sentence = step_words.copies_in_norm(ratio, copies)
         judged.faults.append(Fault("norm", {Sign.COPIES_IN_NORM}, sentence))
+
+
+def _judge_scaled(judged: Judged, step: Step, clips: list[Clip]) -> None:
+    """A clip of gradients that a GradScaler divides afterwards: its limit is in units that change with the scale."""
+    used = _norm_used(clips)
+    scale = min(part.clips[0]["scale"] for part in step.parts)
+    if used is None or not step.length or scale == 1.0:
+        return
+    norm, factor = used
+    if abs(norm * factor / step.length / scale - 1) <= _SAME:
+        judged.faults.append(Fault("norm", set(), step_words.clipped_while_scaled(scale)))
 
 
 def _clips(step: Step) -> list[Clip]:

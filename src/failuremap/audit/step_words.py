@@ -34,6 +34,14 @@ def copies_in_norm(ratio: float, copies: int) -> str:
     )
 
 
+def clipped_while_scaled(scale: float) -> str:
+    """The gradient is clipped with a GradScaler's factor in it."""
+    return (
+        f"The gradient is clipped while it still holds the factor {scale:g} of the GradScaler: the update is clipped "
+        f"to 1/{scale:g} of the limit. scaler.unscale_(optimizer) has to come before the clip."
+    )
+
+
 def left_out_alone(skipped: Sequence[tuple[int, int]], differ: str) -> str:
     """Ranks left steps out that the others took, and hold other weights since."""
     shown = "; ".join(f"rank {rank} leaves out step {step}" for rank, step in skipped[:3])

@@ -205,7 +205,14 @@ class _Story:
             self.waiting.setdefault(id, set()).add(number)
 
     def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        self.clips.append({"norm": float(fields["norm"]), "limit": float(fields["limit"]), "after": self.last_backward})
+        self.clips.append(
+            {
+                "norm": float(fields["norm"]),
+                "limit": float(fields["limit"]),
+                "after": self.last_backward,
+                "scale": float(fields.get("scale", 1.0)),
+            }
+        )
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         check_size(payload, self._rows(fields["parameters"]))

@@ -54,6 +54,7 @@ def start(recorder: Recorder) -> None:
         optimizers,
         parameters,
         received,
+        scalers,
         sharded,
         stages,
         swapping,
@@ -72,7 +73,7 @@ def start(recorder: Recorder) -> None:
         received,
         functional,
     )
-    for part in (parameters, optimizers, losses, graph, *reduction):
+    for part in (parameters, optimizers, scalers, losses, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)

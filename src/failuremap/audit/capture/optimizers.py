@@ -18,6 +18,7 @@ from failuremap.audit.capture.layout import Layout, local, whole
 from failuremap.audit.capture.pieces import Piece, together
 from failuremap.audit.capture.rates import rates
 from failuremap.audit.capture.recorder import Recorder, quiet
+from failuremap.audit.capture.scalers import factor_left
 from failuremap.audit.capture.sketch import square_of
 from failuremap.audit.capture.watching import Watched, is_readable
 from failuremap.audit.trace import as_runs
@@ -258,7 +259,9 @@ def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ..
         return
     used = whole(norm, "the norm that gradients are clipped by").item()
     recorder.flush_backward()
-    recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit)})
+    scale = factor_left(recorder)
+    left = {"scale": scale} if scale != 1.0 else {}
+    recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit), **left})
 
 
 def _gradients(recorder: Recorder, parameter: Tensor) -> list[tuple[Watched | None, Tensor | None]]:

@@ -79,6 +79,7 @@ class Recorder:
         self.by_tensor = WeakTensorKeyDictionary()
         self.stand_ins = StandIns()
         self.copies = Copies()
+        self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._sketches: dict[tuple[int, ...], Sketch] = {}
 
     def _reset(self) -> None:
