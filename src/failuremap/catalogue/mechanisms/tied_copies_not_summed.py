@@ -59,8 +59,8 @@ MECHANISM = Mechanism(
     audit_sees=(
         "Two parameters of different stages that begin alike, and step each on its own contributions. It is named "
         "where the script copies the one to the other, or several modules held it in one process and nothing else "
-        "begins alike. Where neither holds and one of them embeds, it cannot tell. Copies inside one process look like a "
-        "model whose weights are not tied."
+        "begins alike. Where neither holds and one of them embeds, it cannot tell. Copies inside one process look like "
+        "a model whose weights are not tied."
     ),
     repair=(
         "Stages of one process share the tensor: last.weight = first.weight. Stages of several form a group, start "
