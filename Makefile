@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c src/failuremap/audit/capture/_sketch.c
+$(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c src/failuremap/audit/capture/sketches/_sketch.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "failuremap needs Python >= 3.11, but $(PYTHON) is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing failuremap, PyTorch and the tools into $(VENV) (once)"

@@ -18,7 +18,7 @@ from statistics import median
 
 import numpy as np
 
-from failuremap.audit.gradient_files import fit_files
+from failuremap.audit.fitting.gradient_files import fit_files
 from support.runs import verdict
 
 CONTRIBUTIONS = 8

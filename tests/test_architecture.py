@@ -37,7 +37,7 @@ LINE_BUDGET = 400
 
 
 def room_of(module: str) -> str:
-    """Return the room of a dotted name of ours: `failuremap.audit.fit` is in `audit`."""
+    """Return the room of a dotted name of ours: `failuremap.audit.fitting.fit` is in `audit`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -109,11 +109,15 @@ def test_imports_flow_one_way():
             "aggregate never imports catalogue",
         ),
         (
-            "failuremap/audit/fit.py",
+            "failuremap/audit/fitting/fit.py",
             "import torch.nn",
             "torch is imported only in audit/capture/ and its aggregate/ backend file",
         ),
-        ("failuremap/audit/fit.py", "import importlib\nimportlib.import_module('jax')", "jax is imported only in"),
+        (
+            "failuremap/audit/fitting/fit.py",
+            "import importlib\nimportlib.import_module('jax')",
+            "jax is imported only in",
+        ),
         ("failuremap/score/grade.py", "from failuremap import audit", "score never imports audit"),
         ("failuremap/audit/launch.py", "from failuremap.cli import main", "audit never imports cli"),
         ("failuremap/audit/launch.py", "from failuremap import aggregate_all", "is in no room"),
@@ -132,8 +136,8 @@ def test_a_planted_wrong_import_is_caught(path, source, complaint):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("failuremap/audit/capture/hooks.py", "import torch"),
-        ("failuremap/audit/fit.py", "from failuremap.rules.rule import Rule\nfrom .model import Verdict"),
+        ("failuremap/audit/capture/held/hooks.py", "import torch"),
+        ("failuremap/audit/fitting/fit.py", "from failuremap.rules.rule import Rule\nfrom .model import Verdict"),
         ("failuremap/rules/rule.py", "from fractions import Fraction\nfrom ..errors import InvalidArgument"),
         ("failuremap/site/app/visit.py", "from starlette.requests import Request"),
         ("failuremap/cli.py", "from failuremap import __version__\nfrom failuremap.audit.launch import audit"),

@@ -102,7 +102,7 @@ def test_the_sdist_has_the_c_sources(tmp_path):
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         sources = sorted(name.partition("/src/failuremap/")[2] for name in archive.getnames() if name.endswith(".c"))
-    assert sources == ["aggregate/_exact.c", "audit/capture/_sketch.c"]
+    assert sources == ["aggregate/_exact.c", "audit/capture/sketches/_sketch.c"]
 
 
 def test_the_wheel_has_nothing_but_the_package(wheel_files):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from failuremap.aggregate.exact import exact_sum
     from failuremap.aggregate.torch.attach import attach
     from failuremap.aggregate.torch.clip import clip_grad_norm_
-    from failuremap.audit.capture.marks import batch, count, unit_losses
+    from failuremap.audit.capture.loss.marks import batch, count, unit_losses
     from failuremap.audit.capture.watch import watch
 
 __version__ = "0.1.0"
@@ -66,12 +66,12 @@ __all__ = [
 _HOMES = {
     "Accumulator": "failuremap.aggregate.accumulator",
     "attach": "failuremap.aggregate.torch.attach",
-    "batch": "failuremap.audit.capture.marks",
+    "batch": "failuremap.audit.capture.loss.marks",
     "check_backend": "failuremap.aggregate.conformance",
     "clip_grad_norm_": "failuremap.aggregate.torch.clip",
-    "count": "failuremap.audit.capture.marks",
+    "count": "failuremap.audit.capture.loss.marks",
     "exact_sum": "failuremap.aggregate.exact",
-    "unit_losses": "failuremap.audit.capture.marks",
+    "unit_losses": "failuremap.audit.capture.loss.marks",
     "watch": "failuremap.audit.capture.watch",
 }
 

@@ -181,7 +181,7 @@ def _finish() -> None:
 
     capture.finish()
     if "jax" in sys.modules:
-        from failuremap.audit.capture import jax_recorder
+        from failuremap.audit.capture.jax import jax_recorder
 
         jax_recorder.finish()
 

@@ -12,8 +12,8 @@ from audit.traces import HandJob, Records, of_kind, write_records
 from failuremap.audit import trace
 from failuremap.audit.faults import Asked, Fault, Judged
 from failuremap.audit.judge import judge
-from failuremap.audit.story import read_rank
-from failuremap.audit.windows import Assembler
+from failuremap.audit.steps.story import read_rank
+from failuremap.audit.steps.windows import Assembler
 
 EVEN = [[300, 300], [300, 300]]
 UNEVEN = [[400, 300], [100, 200]]

@@ -16,9 +16,9 @@ import numpy as np
 
 from audit.traces import Floats, Records, backward, end, header, loss, parameter, rows, step, write_records
 from failuremap.audit import trace
-from failuremap.audit.story import Rank, read_rank
+from failuremap.audit.steps.story import Rank, read_rank
+from failuremap.audit.steps.windows import Assembler, Step
 from failuremap.audit.trace import as_runs
-from failuremap.audit.windows import Assembler, Step
 
 SHAPES = {"w": (16, 8), "b": (8,)}
 STARTS = [0, 128, 136]

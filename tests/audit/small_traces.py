@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from audit.traces import Records, backward, header, loss, parameter, step, write_records
 from failuremap.audit import trace
-from failuremap.audit.story import Rank, read_rank
-from failuremap.audit.windows import Assembler, Step
+from failuremap.audit.steps.story import Rank, read_rank
+from failuremap.audit.steps.windows import Assembler, Step
 
 TWO = {"a": (4,), "b": (3,)}
 ZERO = np.zeros(7, dtype=np.float32)

@@ -7,7 +7,8 @@ import textwrap
 import pytest
 
 from audit.capture.watched import run
-from failuremap.audit import call_words, diagnose
+from failuremap.audit import diagnose
+from failuremap.audit.sentences import call_words
 
 pytestmark = pytest.mark.torch
 

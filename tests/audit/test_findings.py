@@ -9,10 +9,11 @@ import pytest
 
 from audit.small_traces import numbers, opened, passed, ranks_of, stepped
 from audit.traces import HandJob, end
-from failuremap.audit import diagnose, words
+from failuremap.audit import diagnose
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.findings import findings, made_equal
 from failuremap.audit.model import Cell
+from failuremap.audit.sentences import words
 from failuremap.catalogue.recognise import recognise
 from failuremap.catalogue.signs import Sign
 

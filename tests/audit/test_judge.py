@@ -18,7 +18,7 @@ from audit.judging import (
     with_losses,
 )
 from audit.traces import HandJob, of_kind
-from failuremap.audit import words
+from failuremap.audit.sentences import words
 from failuremap.catalogue.signs import Sign
 
 THREE = [[300, 300, 300], [300, 300, 300]]

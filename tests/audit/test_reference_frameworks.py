@@ -9,7 +9,7 @@ import pytest
 from audit import test_frameworks
 from audit.harness import JobServer
 from audit.referring import compare
-from failuremap.audit import reference_words
+from failuremap.audit.sentences import reference_words
 
 framework_server = test_frameworks.framework_server
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks, pytest.mark.slow]

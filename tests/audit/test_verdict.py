@@ -10,8 +10,9 @@ import pytest
 
 from audit.judging import with_clips
 from audit.traces import HandJob, Window, of_kind, write_records
-from failuremap.audit import diagnose, words
+from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
+from failuremap.audit.sentences import words
 from failuremap.errors import TraceError
 
 EVEN = [[300, 300], [300, 300]]

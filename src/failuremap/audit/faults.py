@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit.extent import Extent
 from failuremap.audit.model import Cell
-from failuremap.audit.story import Rank
+from failuremap.audit.steps.story import Rank
 from failuremap.audit.trace import Trace
 from failuremap.catalogue.signs import Sign
 

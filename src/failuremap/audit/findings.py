@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from failuremap.audit import sampled, step_words, words
 from failuremap.audit.extent import Extent
-from failuremap.audit.factors import met_by_chance
 from failuremap.audit.faults import Fault, Judged, Story
 from failuremap.audit.model import Candidate, Finding
-from failuremap.audit.rates import left_out_alone
-from failuremap.audit.replicas import final_agreement
-from failuremap.audit.told import repair_of
+from failuremap.audit.sentences import step_words, words
+from failuremap.audit.signs import sampled
+from failuremap.audit.signs.factors import met_by_chance
+from failuremap.audit.signs.rates import left_out_alone
+from failuremap.audit.signs.replicas import final_agreement
+from failuremap.audit.signs.told import repair_of
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.catalogue.recognise import recognise
 from failuremap.catalogue.signs import Sign

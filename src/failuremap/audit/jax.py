@@ -5,6 +5,6 @@ Without a running audit both return what they got, and neither imports a framewo
 
 from __future__ import annotations
 
-from failuremap.audit.capture.jax_hooks import contribution, watched
+from failuremap.audit.capture.jax.jax_hooks import contribution, watched
 
 __all__ = ["contribution", "watched"]

@@ -7,24 +7,25 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from failuremap.audit import copy_words, patterns, shard_words, step_words, words
-from failuremap.audit.carried import judge_carried
-from failuremap.audit.crossings import crossings, tell_calls
-from failuremap.audit.exchanged import judge_exchanged
 from failuremap.audit.faults import Asked, Fault, Judged, Main
-from failuremap.audit.gathered import judge_gathered
-from failuremap.audit.held_apart import tell_held_apart
+from failuremap.audit.fitting import patterns
+from failuremap.audit.fitting.observe import Fitted, Observation, nonfinite, observe
 from failuremap.audit.model import Cell
-from failuremap.audit.norms import judge_norms
-from failuremap.audit.observe import Fitted, Observation, nonfinite, observe
-from failuremap.audit.other_parameters import judge_other_parameters
-from failuremap.audit.rates import judge_rates
-from failuremap.audit.shard_rules import judge_partials, judge_shards
-from failuremap.audit.shares import Scene, cells, judge_weights
-from failuremap.audit.tied import judge_tied
-from failuremap.audit.told import ADDED_UP_BEFORE, added_up_before
-from failuremap.audit.weigh import Readings, hidden_losses, read_losses
-from failuremap.audit.windows import Step
+from failuremap.audit.sentences import copy_words, shard_words, step_words, words
+from failuremap.audit.signs.carried import judge_carried
+from failuremap.audit.signs.crossings import crossings, tell_calls
+from failuremap.audit.signs.exchanged import judge_exchanged
+from failuremap.audit.signs.gathered import judge_gathered
+from failuremap.audit.signs.held_apart import tell_held_apart
+from failuremap.audit.signs.norms import judge_norms
+from failuremap.audit.signs.other_parameters import judge_other_parameters
+from failuremap.audit.signs.rates import judge_rates
+from failuremap.audit.signs.shard_rules import judge_partials, judge_shards
+from failuremap.audit.signs.told import ADDED_UP_BEFORE, added_up_before
+from failuremap.audit.steps.tied import judge_tied
+from failuremap.audit.steps.windows import Step
+from failuremap.audit.weighing.shares import Scene, cells, judge_weights
+from failuremap.audit.weighing.weigh import Readings, hidden_losses, read_losses
 from failuremap.catalogue.signs import Sign
 
 Floats = NDArray[np.float64]

@@ -7,24 +7,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from failuremap.audit import call_words, loss_words, sampled, step_words, unstepped, words
-from failuremap.audit.comparison import with_reference
-from failuremap.audit.course import judge_course
-from failuremap.audit.factors import judge_factors
+from failuremap.audit.compared.comparison import with_reference
+from failuremap.audit.compared.reference import read_reference
 from failuremap.audit.faults import Asked, Judged, Promise, Story
 from failuremap.audit.findings import dealt_out, findings, made_equal, split_by_hand
-from failuremap.audit.handed_on import read_ranks
 from failuremap.audit.judge import judge
 from failuremap.audit.live import Look
 from failuremap.audit.model import Evidence, Finding, Outcome, Verdict
-from failuremap.audit.reference import read_reference
-from failuremap.audit.replicas import final_agreement
-from failuremap.audit.shares import even_enough
-from failuremap.audit.stages import micro_batches
-from failuremap.audit.story import Rank
-from failuremap.audit.told import in_words_of, leave_open, starts_apart
+from failuremap.audit.sentences import call_words, loss_words, step_words, words
+from failuremap.audit.signs import sampled
+from failuremap.audit.signs.course import judge_course
+from failuremap.audit.signs.factors import judge_factors
+from failuremap.audit.signs.replicas import final_agreement
+from failuremap.audit.signs.told import in_words_of, leave_open, starts_apart
+from failuremap.audit.steps import unstepped
+from failuremap.audit.steps.handed_on import read_ranks
+from failuremap.audit.steps.stages import micro_batches
+from failuremap.audit.steps.story import Rank
+from failuremap.audit.steps.windows import Assembler, Step
 from failuremap.audit.trace import Trace, read_folder
-from failuremap.audit.windows import Assembler, Step
+from failuremap.audit.weighing.shares import even_enough
 
 # what capture failed at, where a part of the job went unseen
 _ESSENTIAL = tuple(

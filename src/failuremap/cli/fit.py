@@ -28,7 +28,7 @@ def fit_command(contributions: tuple[Path, ...], update: Path, counts: str | Non
 
     Exit codes: 0 a combination of the gradients · 1 not one · 2 usage · 3 they cannot be told apart
     """
-    from failuremap.audit.gradient_files import fit_files
+    from failuremap.audit.fitting.gradient_files import fit_files
 
     found = fit_files(update, contributions, None if counts is None else _numbers(counts), sampled=sampled)
     width = max(len(str(path)) for path in contributions)

@@ -18,7 +18,7 @@ class Mesh:
 
 def layouts(torch, shape, mesh, split):
     """The layouts of all ranks of a mesh."""
-    from failuremap.audit.capture import layout
+    from failuremap.audit.capture.held import layout
 
     places = itertools.product(*(range(count) for count in mesh))
     return [layout._layout.__wrapped__(shape, Mesh(torch, *mesh, place=place), split) for place in places]

@@ -9,8 +9,8 @@ import numpy as np
 from audit.capture.watched import Seen, run
 from audit.harness import JobServer
 from failuremap.audit import trace
-from failuremap.audit.story import read_rank
-from failuremap.audit.windows import Assembler, Step
+from failuremap.audit.steps.story import read_rank
+from failuremap.audit.steps.windows import Assembler, Step
 
 START = """
 import torch.distributed as dist

@@ -42,23 +42,17 @@ def install() -> None:
 def start(recorder: Recorder) -> None:
     """Starts capture in this process with a recorder; there must be none yet."""
     global current
-    from failuremap.audit.capture import (
-        collectives,
-        data_parallel,
+    from failuremap.audit.capture import collectives, data_parallel, functional, optimizers, received, stages
+    from failuremap.audit.capture.held import (
         deepspeed,
         deepspeed_engine,
         flattened,
-        functional,
-        graph,
-        losses,
-        optimizers,
         parameters,
-        received,
         scalers,
         sharded,
-        stages,
         swapping,
     )
+    from failuremap.audit.capture.loss import graph, losses
 
     current = recorder
     reduction = (

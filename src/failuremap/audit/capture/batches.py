@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from failuremap.audit.capture.layout import is_distributed, is_whole, local
+from failuremap.audit.capture.held.layout import is_distributed, is_whole, local
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 

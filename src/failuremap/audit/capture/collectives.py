@@ -17,7 +17,7 @@ from torch import Tensor
 
 from failuremap.audit.capture.callers import caller_of
 from failuremap.audit.capture.calls import Alike, Entry, Gradients, Span
-from failuremap.audit.capture.layout import local
+from failuremap.audit.capture.held.layout import local
 from failuremap.audit.capture.prints import prints_of
 from failuremap.audit.capture.recorder import Recorder, quiet
 from failuremap.audit.trace import as_runs

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from failuremap.audit.capture.batches import Copier
-from failuremap.audit.capture.layout import is_distributed, is_whole, layout_of, local
+from failuremap.audit.capture.held.layout import is_distributed, is_whole, layout_of, local
 
 if TYPE_CHECKING:
     from failuremap.audit.capture.recorder import Recorder

@@ -14,12 +14,12 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from failuremap.audit.capture import collectives
-from failuremap.audit.capture.layout import Layout, local, whole
-from failuremap.audit.capture.pieces import Piece, together
+from failuremap.audit.capture.held.layout import Layout, local, whole
+from failuremap.audit.capture.held.scalers import factor_left
 from failuremap.audit.capture.rates import rates
 from failuremap.audit.capture.recorder import Recorder, quiet
-from failuremap.audit.capture.scalers import factor_left
-from failuremap.audit.capture.sketch import square_of
+from failuremap.audit.capture.sketches.pieces import Piece, together
+from failuremap.audit.capture.sketches.sketch import square_of
 from failuremap.audit.capture.watching import Watched, is_readable
 from failuremap.audit.trace import as_runs
 

@@ -21,17 +21,17 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from failuremap.audit.capture import other_processes
 from failuremap.audit.capture.calls import Calls
-from failuremap.audit.capture.copies import Copies
-from failuremap.audit.capture.hooks import hook_of
+from failuremap.audit.capture.held.copies import Copies
+from failuremap.audit.capture.held.hooks import hook_of
+from failuremap.audit.capture.held.layout import is_distributed
+from failuremap.audit.capture.held.names import Modules
+from failuremap.audit.capture.held.standing_in import StandIns
 from failuremap.audit.capture.keeping import Keeping
-from failuremap.audit.capture.layout import is_distributed
-from failuremap.audit.capture.names import Modules
 from failuremap.audit.capture.notices import Notices
-from failuremap.audit.capture.pieces import SUMS, Piece, together
 from failuremap.audit.capture.sampling import Sampling, Stepper
-from failuremap.audit.capture.sketch import COORDINATES, RAW_SIZE, Sketch
+from failuremap.audit.capture.sketches.pieces import SUMS, Piece, together
+from failuremap.audit.capture.sketches.sketch import COORDINATES, RAW_SIZE, Sketch
 from failuremap.audit.capture.stages import Stages
-from failuremap.audit.capture.standing_in import StandIns
 from failuremap.audit.capture.watching import Backward, Watched, is_plain, is_readable
 from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
 

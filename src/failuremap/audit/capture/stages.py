@@ -21,7 +21,7 @@ from failuremap.audit.capture.late import after_import
 from failuremap.audit.trace import as_runs
 
 if TYPE_CHECKING:
-    from failuremap.audit.capture.names import Modules
+    from failuremap.audit.capture.held.names import Modules
     from failuremap.audit.capture.recorder import Recorder
     from failuremap.audit.capture.watching import Backward
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from failuremap.audit.capture.layout import Layout, is_distributed, layout_of, local
-from failuremap.audit.capture.pieces import Piece
-from failuremap.audit.capture.shard_sketch import ShardSketch
-from failuremap.audit.capture.sketch import COORDINATES, Sketch
+from failuremap.audit.capture.held.layout import Layout, is_distributed, layout_of, local
+from failuremap.audit.capture.sketches.pieces import Piece
+from failuremap.audit.capture.sketches.shard_sketch import ShardSketch
+from failuremap.audit.capture.sketches.sketch import COORDINATES, Sketch
 from failuremap.audit.trace import as_runs
 
 _PLAIN = (Tensor, torch.nn.Parameter)

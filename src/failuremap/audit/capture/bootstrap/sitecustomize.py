@@ -87,7 +87,7 @@ def _make_importable():
 
 def _at_exit():
     """Say why nothing was seen of a JAX script without the two lines: nothing of JAX can be watched from outside."""
-    if "jax" in sys.modules and "failuremap.audit.capture.jax_recorder" not in sys.modules:
+    if "jax" in sys.modules and "failuremap.audit.capture.jax.jax_recorder" not in sys.modules:
         _leave("of JAX only the two lines of failuremap.audit.jax are heard, and the script has neither")
 
 

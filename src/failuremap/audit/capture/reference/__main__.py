@@ -15,13 +15,13 @@ from typing import Any
 
 from torch import Tensor
 
-from failuremap.audit.capture.pieces import together
 from failuremap.audit.capture.reference import Refused
 from failuremap.audit.capture.reference.kept import Contribution, Window, read_windows
 from failuremap.audit.capture.reference.objective import Objective, Result, where_raised
 from failuremap.audit.capture.reference.rebuild import load, make_model
-from failuremap.audit.capture.sketch import Sketch
-from failuremap.audit.fit import roundings_of
+from failuremap.audit.capture.sketches.pieces import together
+from failuremap.audit.capture.sketches.sketch import Sketch
+from failuremap.audit.fitting.fit import roundings_of
 from failuremap.audit.launch.reference import GRADIENTS
 from failuremap.audit.trace import TraceWriter
 

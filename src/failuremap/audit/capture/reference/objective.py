@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from failuremap.audit.capture.batches import Batch, Call, tensors, twice
 from failuremap.audit.capture.reference import Refused
 from failuremap.audit.capture.reference.rebuild import set_buffers
-from failuremap.audit.fit import EPSILON
+from failuremap.audit.fitting.fit import EPSILON
 
 # C of C^depth, the growth of a rounding from layer to layer, as Megatron-LM's comparison of gradients has it
 _GROWTH = 1.03

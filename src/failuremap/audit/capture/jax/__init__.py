@@ -1,0 +1,1 @@
+"""A JAX job's contributions and updates, from the two lines that its script has."""

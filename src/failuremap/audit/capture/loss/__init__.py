@@ -1,0 +1,1 @@
+"""What one unit weighs in a loss, seen where the loss is computed or where its gradient arrives."""

@@ -1,0 +1,1 @@
+"""What a verdict says, in sentences. Nothing here decides anything."""

@@ -1,0 +1,1 @@
+"""What one unit of each contribution weighs in the update, and whether all weigh the same."""

@@ -1,0 +1,46 @@
+"""Which steps are held against one another where a factor goes from step to step."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.traces import HandJob
+from failuremap.audit import diagnose
+from failuremap.audit.faults import Judged
+from failuremap.audit.signs.factors import of_one_model
+
+
+def steps(*names: str) -> list[Judged]:
+    return [Judged(number, names=frozenset(held.split())) for number, held in enumerate(names, 1)]
+
+
+def test_steps_on_parameters_that_have_nothing_in_common_are_apart():
+    generator, critic, again, last = steps("g.weight g.bias", "d.weight", "g.weight", "d.weight d.bias")
+
+    assert of_one_model([generator, critic, again, last]) == [[generator, again], [critic, last]]
+
+
+def test_steps_that_a_later_one_joins_are_one_models():
+    head, encoder, both = steps("head", "encoder", "head encoder")
+
+    assert of_one_model([head, encoder, both]) == [[head, encoder, both]]
+
+
+# ---- a factor that a known fault leaves, too
+
+
+def scaled(factors):
+    """Two ranks whose averaged gradients the script multiplies by another factor at each step."""
+    return HandJob([[300], [300]], lambda window: window.combined(factors[window.number] / 2), steps=len(factors))
+
+
+def test_a_ramp_passes_the_factors_of_known_faults_and_is_open(tmp_path):
+    verdict = diagnose(scaled([0.25, 0.5, 0.75, 1, 1, 1]).write(tmp_path))
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    assert verdict.reasons[0].startswith("all tokens of a step weigh the same, but together 0.75 to 1 of the mean")
+
+
+@pytest.mark.parametrize("factors", [[2, 2, 1, 1, 1, 1], [2, 4, 0.5, 0.75, 0.75, 0.75]], ids=["two", "never 1"])
+def test_negative_control_few_factors_are_no_ramp(factors, tmp_path):
+    assert diagnose(scaled(factors).write(tmp_path)).outcome == "wrong"

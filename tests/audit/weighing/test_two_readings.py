@@ -1,0 +1,142 @@
+"""One loss function at two lines: micro-batches of one loss, or terms of their own, over the same units or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.judging import combined, judged_in, kinds, silent, with_losses
+from audit.traces import HandJob, loss
+from failuremap.audit import diagnose
+from failuremap.audit.sentences.loss_words import may_be_summed
+
+ONE = "cross_entropy(mean) at train.py:41"
+OTHER = "cross_entropy(mean) at train.py:52"
+SHORT_TAIL = [[300, 100], [300, 100]]
+
+
+def at_two_lines(folder, counts, scales, *, second=None):
+    """Two ranks on averaged gradients; the last micro-batch, or others, call the loss at a line of their own."""
+    window = len(counts[0])
+    on_other = second or {window - 1}
+
+    def change(fields):
+        place = fields["id"] % window
+        fields["losses"][0]["scale"] = scales[place]
+        if place in on_other:
+            fields["losses"][0]["site"] = "train.py:52"
+
+    job = HandJob(counts, combined(0.5))
+    return with_losses(job, folder, change)
+
+
+def judged(folder, *args, **more):
+    return judged_in(at_two_lines(folder, *args, **more))[-1]
+
+
+def test_right_as_one_loss_is_right(tmp_path):
+    found = judged(tmp_path, [[300, 300], [300, 300]], [0.5, 0.5])
+
+    assert (silent(found), found.notes) == (True, [])
+
+
+def test_two_means_are_terms_of_their_own_and_what_else_they_may_be_is_a_note(tmp_path):
+    found = judged(tmp_path, [[300, 300], [300, 300]], [1.0, 1.0])
+
+    assert silent(found)
+    (note,) = found.notes
+    assert note == (
+        f"{ONE} and {OTHER} are read as terms of their own; if they are micro-batches of one loss: "
+        "The update is 2 times the mean over all tokens."
+    )
+
+
+def test_terms_with_weights_of_their_own_are_right(tmp_path):
+    found = judged(tmp_path, SHORT_TAIL, [1.0, 0.3])
+
+    assert (found.faults, found.doubts, found.unexplained) == ([], [], [])
+
+
+def test_two_lines_with_half_a_mean_each_are_open(tmp_path):
+    verdict = diagnose(at_two_lines(tmp_path, SHORT_TAIL, [0.5, 0.5]))
+
+    assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
+    (reason,) = verdict.reasons
+    assert reason == (
+        f"{ONE} and {OTHER} may be micro-batches of one loss, and then units do not weigh the same, or terms of their "
+        "own with a weight each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up "
+        "the terms and call backward once (3 of 3 steps)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "scale"),
+    [([[300] * 4, [300] * 4], 1.0), ([[300, 300, 300, 100]] * 2, 0.25)],
+    ids=["no division", "a short last micro-batch"],
+)
+def test_a_line_of_its_own_for_the_last_of_many_micro_batches_hides_no_fault(counts, scale, tmp_path):
+    assert kinds(judged(tmp_path, counts, [scale] * 4)) in (["total"], ["weights"])
+
+
+def test_negative_control_a_mean_at_each_of_two_lines_in_turn_is_no_fault(tmp_path):
+    assert silent(judged(tmp_path, [[300] * 4, [300] * 4], [0.5] * 4, second={1, 3}))
+
+
+# ---- terms over the same units
+
+
+def of_two_labels(folder, weights, counts=((300,), (300,)), coefficient=0.5):
+    """Each rank's loss is made of two, over the same units and with these weights."""
+
+    def change(fields):
+        first, second = weights[int(fields["losses"][0]["fingerprint"] // 1000) - 1]
+        count = fields["losses"][0]["count"]
+        fields["losses"] = [loss(count, first), loss(count, second, site="train.py:42")]
+
+    return with_losses(HandJob(counts, combined(coefficient)), folder, change)
+
+
+def test_labels_that_each_rank_mixes_by_a_number_of_its_own_are_one_mean(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.6)]))
+
+    assert (verdict.outcome, verdict.sentence) == (
+        "right",
+        "Every token weighs the same: the update is the mean over all tokens.",
+    )
+
+
+def test_mixed_labels_of_unlike_counts_are_as_uneven_as_the_counts(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.6)], [[100], [300]]))
+
+    assert verdict.sentence == "A token on rank 0 weighs 3.00 times a token on rank 1."
+    assert [candidate.slug for candidate in verdict.findings[0].candidates] == ["replica-means-ignore-counts"]
+
+
+def test_negative_control_weights_that_add_up_to_no_mean_are_uneven(tmp_path):
+    assert diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.4)])).outcome == "wrong"
+
+
+def test_halves_on_two_ranks_that_are_summed_are_open(tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, [(0.5, 0.5)] * 2, coefficient=1.0))
+
+    assert (verdict.outcome, verdict.reasons) == (
+        "cannot tell",
+        [f"{may_be_summed(2, 'token')} (3 of 3 steps)"],
+    )
+
+
+def test_negative_control_three_ranks_that_are_summed_tell_halves(tmp_path):
+    counts = [[300]] * 3
+
+    assert diagnose(of_two_labels(tmp_path, [(0.5, 0.5)] * 3, counts, coefficient=1.0)).outcome == "wrong"
+
+
+def test_labels_that_one_rank_mixes_and_the_other_does_not_are_one_mean(tmp_path):
+    def change(fields):
+        if fields["losses"][0]["fingerprint"] < 2000:
+            fields["losses"] = [loss(300, 0.7), loss(300, 0.3, site="train.py:42")]
+        else:
+            fields["losses"] = [loss(300, 1.0, site="train.py:44")]
+
+    verdict = diagnose(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, change))
+
+    assert verdict.sentence == "Every token weighs the same: the update is the mean over all tokens."
