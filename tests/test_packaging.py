@@ -71,7 +71,7 @@ def test_the_wheel_has_the_compiled_kernels_where_there_is_a_compiler(require, w
     require("cc", "gcc", "clang")
 
     kernels = sorted(name.split(".")[0] for name in compiled(wheel_files))
-    assert kernels == ["failuremap/aggregate/_exact", "failuremap/audit/capture/_sketch"]
+    assert kernels == ["failuremap/aggregate/_exact", "failuremap/audit/capture/sketches/_sketch"]
 
 
 def test_without_a_compiler_the_wheel_is_built_and_sums_by_numpy(tmp_path):

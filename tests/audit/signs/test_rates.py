@@ -111,7 +111,7 @@ def test_a_step_left_out_is_named_also_where_the_ranks_updates_differ_from_then_
 
     assert names(verdict) == ["rank-local-step-decision"]
     assert [finding.sentence.split(":")[0] for finding in verdict.findings] == [
-        "Not all ranks take the same steps", "The ranks step on different updates",
+        "Not all ranks take the same steps", "Each rank scales the same sum of gradients by a factor of its own",
     ]  # fmt: skip
 
 
