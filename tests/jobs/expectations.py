@@ -358,7 +358,7 @@ UNUSUAL = [
     wrong("bucket-lost", "own_reduction.py", "--fault bucket-lost", 2, "param-without-hook"),
     wrong("flat-tail-lost", "own_reduction.py", "--fault tail-lost", 2, ""),
     wrong("tied-twice", "own_reduction.py", "--fault tied-twice", 2, ""),
-    wrong("crossed-order", "own_reduction.py", "--fault crossed", 2, ""),
+    wrong("crossed-order", "own_reduction.py", "--fault crossed", 2, "misaligned-shards"),
     wrong("copy-reduced", "own_reduction.py", "--fault copy", 2, "result-lost"),
     wrong("clip-some-before", "own_reduction.py", "--fault clip-some", 2, ""),
     wrong("rank-lost-once", "own_reduction.py", "--fault one-step", 2, "rank-dropped first-rank-broadcast"),
