@@ -8,6 +8,7 @@ It must never run a tensor operation itself: a fork of a process with a thread p
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import json
@@ -23,7 +24,7 @@ from typing import Any
 
 FIRST_PORT, LAST_PORT = 12_000, 32_000  # below the range from which the kernel gives out ports
 GRACE_SECONDS = 5.0  # what the other ranks get after one failed
-_ended_scripts: list[dict[str, Any]] = []
+_kept: list[object] = []
 
 
 def serve() -> None:
@@ -145,8 +146,8 @@ def _enter(request: dict[str, Any], rank: int, port: int) -> None:
 def _run_script(request: dict[str, Any]) -> int:
     finish = _install_capture(request)
     try:
-        # A DDP model that is freed after its process group hangs now and then; as __main__ it would live to the end.
-        _ended_scripts.append(runpy.run_path(request["script"], run_name="__main__"))
+        _keep_wrappers()
+        _kept.append(runpy.run_path(request["script"], run_name="__main__"))
         return 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
@@ -155,6 +156,23 @@ def _run_script(request: dict[str, Any]) -> int:
         return 1
     finally:
         finish()
+
+
+def _keep_wrappers() -> None:
+    """Let DDP's wrappers live to the end: one that is freed after its process group hangs now and then."""
+    if "torch" not in sys.modules:
+        return
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    destroy = dist.destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **options: Any) -> None:
+        _kept.extend(each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel))
+        destroy(*args, **options)
+
+    dist.destroy_process_group = destroy_process_group
 
 
 def _install_capture(request: dict[str, Any]) -> Any:
