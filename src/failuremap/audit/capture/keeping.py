@@ -255,7 +255,7 @@ def _held(recorder: Recorder, parameter: Tensor) -> dict[str, Any]:
     watched = recorder.by_tensor.get(parameter)
     weights, piece = (parameter, None) if watched is None else watched.weights()
     layout = layout_of(parameter) if is_distributed(parameter) else piece
-    found = local(weights).detach()
+    found = local(parameter if weights is None else weights).detach()
     told = {"trained": parameter.requires_grad, "stepped": parameter.grad is not None}
     if layout is None:
         return {"local": found, **told}

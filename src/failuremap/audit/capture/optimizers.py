@@ -164,7 +164,7 @@ def _write_step(recorder: Recorder, fields: dict[str, Any], present: list[Watche
     lengths = Lengths()
     for watched in present:
         gradient, (tensor, _) = watched.stepped_on(), watched.weights()
-        assert gradient is not None
+        assert gradient is not None and tensor is not None
         piece = watched.read(gradient, "update")
         updates.append(_unscaled(piece, optimizer))
         weights.append(watched.read(tensor, "weights") if whole else watched.sample(tensor, "weights"))

@@ -369,19 +369,24 @@ class Recorder:
             return
         self.finished = True
         try:
-            self._write_end()
+            if self.writer is not None or self.errors:  # else no gradient came through this process: a data loader, say
+                self._write_end(*self._last_weights())
         except Exception as error:  # at exit nobody is left to tell; the missing end record says it
             self.note_error("finish", error)
         self.active = False
 
-    def _write_end(self) -> None:
-        if self.writer is None and not self.errors:  # no gradient came through this process: a data loader, say
-            return
-        used = [watched for watched in self.watched if watched.named and watched.held() is not None]
-        with torch.no_grad():
-            sketches = [watched.read(watched.weights()[0].detach(), "weights") for watched in used]
-        payload = together(sketches) if sketches else None
-        ids = [watched.id for watched in used]
+    def _last_weights(self) -> tuple[list[int], Any]:
+        try:
+            # held on to: what is garbage in a cycle may be collected at any allocation below
+            held = [(watched, weights) for watched in self.watched if (weights := watched.weights()[0]) is not None]
+            with torch.no_grad():
+                sketches = {w.id: w.read(weights.detach(), "weights") for w, weights in held if w.named}
+            return list(sketches), together(list(sketches.values())) if sketches else None
+        except Exception as error:  # the end is written without them, and says so
+            self.note_error("finish", error)
+            return [], None
+
+    def _write_end(self, ids: list[int], payload: Any) -> None:
         fields = {
             "kind": "end", "parameters": ids, "errors": self.errors,
             "steps": self.step_count, "comm_hooks": self.comm_hooks}  # fmt: skip

@@ -103,10 +103,14 @@ class Watched:
         """The tensor that an optimizer holds for it."""
         return self.tensor() if self.place is None else self.place.tensor()
 
-    def weights(self) -> tuple[Tensor, Layout | None]:
-        """Its weights, as far as this rank has them, and which elements they are; None: all, or as a DTensor says."""
+    def weights(self) -> tuple[Tensor | None, Layout | None]:
+        """Its weights, as far as this rank has them, and which elements they are; None: all, or as a DTensor says.
+
+        No weights where the job has let go of them.
+        """
         found = self.tensor() if self.place is None or self.place.whole_weights else self.place.tensor()
-        assert found is not None
+        if found is None:
+            return None, None
         if self.place is None or self.place.whole_weights:
             return found, self._piece_of("weights")
         return self._shaped(self.place.part_of(found)), self.piece
