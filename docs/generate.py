@@ -1,9 +1,10 @@
 """Write the generated pages of docs/; with --check, fail if one of them is out of date.
 
 python docs/generate.py            write
-python docs/generate.py --check    compare, name what differs, exit 1
+python docs/generate.py --check    compare, print what differs, exit 1
 """
 
+import difflib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,13 +58,15 @@ PAGES = {
 }
 
 
-def stale_pages(folder: Path) -> list[str]:
-    """Return the names of the generated pages in a folder that differ from what would be written now."""
-    return [name for name, write in PAGES.items() if not _same(folder / name, write())]
+def stale_pages(folder: Path) -> dict[str, str]:
+    """Return how each generated page in a folder differs from what would be written now, if it does, by its name."""
+    compared = {name: _difference(folder / name, write()) for name, write in PAGES.items()}
+    return {name: difference for name, difference in compared.items() if difference}
 
 
-def _same(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text(encoding="utf-8") == text
+def _difference(path: Path, text: str) -> str:
+    found = path.read_text(encoding="utf-8") if path.exists() else ""
+    return "\n".join(difflib.unified_diff(found.splitlines(), text.splitlines(), path.name, "now", lineterm="", n=0))
 
 
 def main() -> int:
@@ -73,8 +76,8 @@ def main() -> int:
             (DOCS / name).write_text(write(), encoding="utf-8")
         return 0
     stale = stale_pages(DOCS)
-    for name in stale:
-        print(f"docs/{name} is out of date: run make docs")
+    for name, difference in stale.items():
+        print(f"docs/{name} is out of date: run make docs\n{difference}")
     return 1 if stale else 0
 
 
