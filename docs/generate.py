@@ -66,7 +66,8 @@ def stale_pages(folder: Path) -> dict[str, str]:
 
 def _difference(path: Path, text: str) -> str:
     found = path.read_text(encoding="utf-8") if path.exists() else ""
-    return "\n".join(difflib.unified_diff(found.splitlines(), text.splitlines(), path.name, "now", lineterm="", n=0))
+    lines = (found.splitlines(keepends=True), text.splitlines(keepends=True))
+    return "".join(difflib.unified_diff(*lines, path.name, "now", n=0))
 
 
 def main() -> int:
