@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -167,22 +168,23 @@ def weights_differ(server: JobServer, case: Case, seed: int = 0) -> float:
 
     |W - W_ref| / |W_ref - W_0| over all weights: 0 is right, 1 is as far off as not training at all.
     """
+    alone = tuple(reference_command(case, seed))
+    reference = trained_weights(server, case.script, alone, 1, case.timeout)
+    start = trained_weights(server, case.script, (*alone, "--lr", "0"), 1, case.timeout)
+    own = trained_weights(server, case.script, tuple(command(case, seed)), case.nproc, case.timeout)
+    return float((own - reference).norm() / (reference - start).norm())
+
+
+@functools.cache
+def trained_weights(server: JobServer, script: str, args: tuple[str, ...], nproc: int | None, timeout: float) -> Any:
+    """All weights of a script at its end, one after another, float64; cases share what they are compared with."""
     import torch
 
     with tempfile.TemporaryDirectory(prefix="weights-") as folder:
-        jobs = {
-            "case": (command(case, seed), case.nproc),
-            "reference": (reference_command(case, seed), 1),
-            "start": ([*reference_command(case, seed), "--lr", "0"], 1),
-        }
-        weights = {}
-        for name, (args, nproc) in jobs.items():
-            path = f"{folder}/{name}.pt"
-            result = server.run_job(case.script, [*args, "--save", path], nproc, timeout=case.timeout)
-            assert result.ok, f"{case.name} ({name}): exit codes {result.exit_codes}\n{result.output[-2000:]}"
-            weights[name] = torch.cat([w.double().flatten() for w in torch.load(path).values()])
-    moved = (weights["reference"] - weights["start"]).norm()
-    return float((weights["case"] - weights["reference"]).norm() / moved)
+        path = f"{folder}/weights.pt"
+        result = server.run_job(script, [*args, "--save", path], nproc, timeout=timeout)
+        assert result.ok, f"{script} {' '.join(args)}: exit codes {result.exit_codes}\n{result.output[-2000:]}"
+        return torch.cat([w.double().flatten() for w in torch.load(path).values()])
 
 
 @contextlib.contextmanager
