@@ -21,6 +21,7 @@ parser.add_argument("--lr", type=float, default=0.2)
 parser.add_argument("--wrap", choices=["ddp", "fsdp"], default="ddp")
 parser.add_argument("--exact", action="store_true")
 parser.add_argument("--clip", type=float, default=0.0)
+parser.add_argument("--reduce-each", action="store_true", help="without no_sync()")
 parser.add_argument("--fault", default="", help="no-counts: every micro-batch says 1")
 parser.add_argument("--save", default="")
 args = parser.parse_args()
@@ -41,7 +42,7 @@ for step in range(args.steps):
     optimizer.zero_grad()
     for micro_batch in range(args.accum):
         tokens, targets = part(batch, rank * args.accum + micro_batch, world * args.accum)
-        kept_back = args.wrap == "ddp" and micro_batch < args.accum - 1
+        kept_back = args.wrap == "ddp" and micro_batch < args.accum - 1 and not args.reduce_each
         with model.no_sync() if kept_back else contextlib.nullcontext():
             loss = F.cross_entropy(model(tokens).reshape(-1, VOCAB), targets.reshape(-1), ignore_index=IGNORE)
             handle.backward(loss, count=1 if args.fault else (targets != IGNORE).sum())

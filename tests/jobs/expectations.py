@@ -454,6 +454,7 @@ SHARDED = [
 ATTACHED = [
     right("attached", "attached_lm.py", "", 2),
     right("attached-accum", "attached_lm.py", "--accum 3", 2),
+    right("attached-accum-reduced-each", "attached_lm.py", "--accum 2 --reduce-each", 2),
     right("attached-fsdp", "attached_lm.py", "--wrap fsdp --accum 2", 2),
     right("attached-exact", "attached_lm.py", "--exact --accum 2", 3),
     right("attached-clip", "attached_lm.py", "--wrap fsdp --clip 0.2", 4),

@@ -128,6 +128,20 @@ def test_a_wrong_job_is_told_as_the_audit_alone_tells_it(tmp_path):
     assert verdict.findings[0].steps == [1, 2, 3]
 
 
+def test_gradients_that_were_cleared_and_are_in_the_update_all_the_same_are_compared(tmp_path):
+    verdict = beside(HandJob(update=counted, counts=UNEVEN, keeps=False), tmp_path)
+
+    assert (verdict.outcome, verdict.reasons) == ("right", [])
+
+
+def test_where_it_cannot_be_told_whether_gradients_are_lost_nothing_is_compared(tmp_path):
+    verdict = beside(HandJob(keeps=False, steps=1), tmp_path)
+
+    assert verdict.outcome == "cannot tell"
+    why = "the gradients of 1 backward pass were cleared before a step"
+    assert any(reason.startswith(f"no step was compared with one process: {why}") for reason in verdict.reasons)
+
+
 @pytest.mark.parametrize(("counts", "outcome"), [(((412, 412), (412, 412)), "right"), (UNEVEN, "wrong")])
 def test_a_loss_that_was_not_seen_is_weighed_by_the_reference(counts, outcome, tmp_path):
     job = HandJob(counts=counts)

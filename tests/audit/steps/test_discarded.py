@@ -12,9 +12,9 @@ from failuremap.audit import diagnose
 from failuremap.audit.steps.discarded import LEFT_OUT, UNTOLD, Discarded
 
 
-def job(*windows):
+def job(*windows, rank=None):
     """Records of one rank: for each step the lengths of the runs between two clearings."""
-    records, number = opened(), 0
+    records, number = opened() if rank is None else opened(rank, 2), 0
     for count, runs in enumerate(windows):
         for length in runs:
             for place in range(length):
@@ -87,6 +87,15 @@ def test_a_batch_that_went_through_again_tells_nothing_of_the_other_steps(tmp_pa
         3: LEFT_OUT,
         4: "the same batch went through again before the step",
     }
+
+
+@pytest.mark.parametrize(("runs", "is_owed"), [([1, 1], True), ([1, 2], False)], ids=str)
+def test_what_a_rank_cleared_is_owed_where_another_made_as_many_passes_and_cleared_none(runs, is_owed, tmp_path):
+    ranks = ranks_of(tmp_path, job([2], [2], rank=0), job(runs, runs, rank=1))
+    discarded = Discarded(ranks)
+
+    assert [part.discarded != set() for rank in ranks for part in rank.parts] == [False, False, True, True]
+    assert [discarded.doubts(part) == [] for part in ranks[1].parts] == [is_owed] * 2
 
 
 # ---- the verdict

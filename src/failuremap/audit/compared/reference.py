@@ -132,8 +132,9 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     )
     if found is None:
         return None
-    discarded = {(part.rank, id) for part in step.parts for id in part.discarded}
-    owed = [one for one in found if not one.members <= discarded]
+    if step.doubts:
+        return step.doubts[0]
+    owed = [one for one in found if not one.members <= set(step.set_aside)]
     here = {(rank, backward.id) for (rank, _), backward in zip(step.keys, step.backwards, strict=True)}
     of_stages = step.pipelines is not None  # told as one rank's, whose passes have other numbers
     unmet = [] if of_stages else sorted(here - frozenset[tuple[int, int]]().union(*(one.members for one in owed)))

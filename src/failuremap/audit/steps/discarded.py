@@ -6,6 +6,9 @@ step out. Both leave the same records at one step; the other steps of the job te
 most steps hold one run of passes   a run of that length that was cleared was a window; of any other, it can't be told
 few do, or none                     what was cleared belongs to the window of the step, and is lost
 otherwise                           it can't be told
+
+Ranks that step together have windows of one length. So where another rank cleared nothing at a step for which it made
+as many passes, what was cleared belongs to the window: it is lost, or had been reduced and another rank holds it.
 """
 
 from __future__ import annotations
@@ -127,6 +130,7 @@ class Discarded:
         """Compares the steps of one optimizer, on all ranks."""
         cleared = {part: self._cleared_runs(part) for part in parts}
         whole = [part for part in parts if not cleared[part]]
+        window = {(part.count, len(part.runs[-1])) for part in whole if len(part.runs) == 1}
         step_count = max(Counter(part.rank for part in parts).values())
         if step_count > 1 and 3 * len(whole) <= len(parts):
             return
@@ -134,6 +138,8 @@ class Discarded:
         usual = max(lengths, key=lambda length: (lengths[length], length), default=0)
         told = 2 * len(whole) > len(parts)
         for part in parts:
+            if (part.count, sum(len(run) for run in part.runs)) in window:
+                continue
             for run in cleared[part]:
                 is_window = told and len(run) == usual
                 self._reasons[part] |= dict.fromkeys(run, LEFT_OUT if is_window else UNTOLD)
