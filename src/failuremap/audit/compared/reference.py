@@ -132,14 +132,12 @@ def compared(step: Step, reference: Reference) -> Compared | str | None:
     )
     if found is None:
         return None
-    if step.doubts:
-        return step.doubts[0]
     owed = [one for one in found if not one.members <= set(step.set_aside)]
     here = {(rank, backward.id) for (rank, _), backward in zip(step.keys, step.backwards, strict=True)}
     of_stages = step.pipelines is not None  # told as one rank's, whose passes have other numbers
     unmet = [] if of_stages else sorted(here - frozenset[tuple[int, int]]().union(*(one.members for one in owed)))
-    if unmet:
-        return reference_words.not_kept(step.number, *unmet[0])
+    if step.doubts or unmet:
+        return step.doubts[0] if step.doubts else reference_words.not_kept(step.number, *unmet[0])
     differing = [name for name in step.weights_differ_in if name not in reference.split]
     if differing:
         return reference_words.weights_differ(differing)
