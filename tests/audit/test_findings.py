@@ -271,10 +271,19 @@ def test_a_schedule_that_passes_through_a_known_factor_is_no_fault():
     assert findings(story(*schedule)) == []
 
 
+def test_a_denominator_that_counts_something_else_meets_known_factors_by_chance():
+    smaller = [factor(1, 0.47, norm=1.0), doubled(2, 0.5, norm=0.8), factor(3, 0.66, norm=1.2)]
+    assert findings(story(*smaller)) == findings(story(factor(1, 1.4), doubled(2), doubled(3), factor(4, 3.2))) == []
+
+    local = Fault("weights", set(), "uneven.", [], ratio=8.0, term="loss")
+    uneven = [step(n, replace(local, total=total), micro_batch_count=1) for n, total in enumerate((4.5, 1.5), 1)]
+    assert [found.sentence for found in findings(story(*uneven, doubled(3)))] == ["uneven."]
+
+
 @pytest.mark.parametrize(
     "others",
     [
-        pytest.param([factor(1, 1.7), doubled(2), factor(3, 1.9), factor(4, 2.1)], id="too-few-others"),
+        pytest.param([factor(1, 1.7), doubled(2), doubled(3), factor(4, 2.1)], id="too-few-others"),
         pytest.param([factor(n, 1 + n / 10) for n in range(1, 7)], id="below-it-only"),
         pytest.param([factor(n, 3.0) for n in range(1, 7)], id="one-factor"),
         pytest.param([step(n, main_term="loss", micro_batch_count=1) for n in range(1, 7)], id="no-factor"),

@@ -51,7 +51,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     if step.in_part and (unread if step.keys else not step.updates_RL.any()):
         judged.doubts.append(words.UNREAD)
         return judged
-    readings = read_losses(step.backwards, asked.unit)
+    readings = read_losses(step.backwards, asked.unit, step.used_KP)
     judged.losses_total = len(step.backwards)
     judged.losses_seen = sum(bool(backward.losses or backward.counts) for backward in step.backwards)
     judged.notes += hidden_losses(step.backwards)
@@ -82,7 +82,7 @@ def _judge_gradients(judged: Judged, step: Step, previous: Step | None, readings
     if looked := _looked_at(fitted):
         judged.notes.append("set aside: gradients that torch.autograd.grad returned and no update holds")
         fitted = observe(step.without(looked), previous)
-        readings = read_losses(fitted.step.backwards, asked.unit)
+        readings = read_losses(fitted.step.backwards, asked.unit, fitted.step.used_KP)
         judged.micro_batch_count = len({micro_batch for _, micro_batch in fitted.step.keys})
     if added_up_before(fitted):
         judged.unmeasured.append(ADDED_UP_BEFORE)

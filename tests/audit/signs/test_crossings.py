@@ -275,6 +275,14 @@ def test_as_many_gathered_rows_as_the_loss_has_classes_are_told(tmp_path):
     )
 
 
+def test_as_many_rows_that_carry_a_gradient_are_never_called_right(tmp_path):
+    entry = call((0, 1), function="all_gather", when="before", other_elements=0, rows=10, carries_gradient=True)
+
+    verdict = diagnosed(tmp_path, right, TWO, entry)
+    assert verdict.outcome == "cannot tell"
+    assert [reason.partition(",")[0] for reason in verdict.reasons] == ["a loss chooses from 10 classes"]
+
+
 def test_a_reduction_of_gradients_that_nobody_waited_for_is_told(tmp_path):
     (note,) = notes(tmp_path, on_gradients((0, 1), waiting=1))
     assert note == (

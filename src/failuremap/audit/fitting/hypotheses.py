@@ -66,7 +66,7 @@ def directions(step: Step) -> Directions:
 def _shapes(step: Step, rank_K: NDArray[np.int64], batch_K: NDArray[np.int64]) -> Iterator[Floats]:
     """All alike, and by the counts of each term of the loss; as they are, and per unit of what its losses weigh."""
     yield np.ones(len(step.keys))
-    for term in (term for way in read_losses(step.backwards, None).alternatives for term in way):
+    for term in (term for way in read_losses(step.backwards, None, step.used_KP).alternatives for term in way):
         counts = np.where(term.has_K, term.counts_K, 0.0)
         of_rank, of_batch = _totals(counts, rank_K), _totals(counts, batch_K)
         shapes = [counts, _over(counts, of_rank), _over(counts, of_batch), counts**2, counts * of_rank]

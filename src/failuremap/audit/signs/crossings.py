@@ -192,9 +192,8 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
     if functions := functions_of(step):
         yield call_words.own_backward(functions)
-    gathered = gathered_calls(step)
     if not judged.one_loss:
-        yield from map(call_words.gathered_classes, gathered)
+        yield from (call_words.gathered_classes(call) for call in gathered_calls(step) if not call.carries_gradient)
     if any(call.own and call.waiting and call.parameters for call in calls):
         yield call_words.UNAWAITED
     yield from map(call_words.no_gradient, _cut_off(step, few=True))
@@ -204,7 +203,9 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
 
 def _left_open(judged: Judged, step: Step) -> Iterator[str]:
     """What crosses the ranks in a way that may take a part of the gradient, so that nothing can be called right."""
-    yield from map(call_words.no_gradient, () if judged.one_loss else _cut_off(step, few=False))
+    if not judged.one_loss:
+        yield from map(call_words.no_gradient, _cut_off(step, few=False))
+        yield from (call_words.gathered_classes(call) for call in gathered_calls(step) if call.carries_gradient)
     if crossings(step):
         yield from _factor_of_group(judged, step)
 

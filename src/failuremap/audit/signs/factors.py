@@ -18,7 +18,7 @@ from failuremap.catalogue.signs import Sign
 
 # relative difference up to which factors, and norms, count as the same
 _SAME = 0.01
-# other steps on a schedule, for each step, or factors in all, that it takes to say that one met a known one by chance
+# factors on a ramp that it takes to say that one met a known one by chance
 _MANY = 4
 # signs of faults that come and go with the batches
 _OF_SOME_WINDOWS = frozenset((Sign.EMPTY_CONTRIBUTION, Sign.IDLE_UNITS_COUNTED))
@@ -46,8 +46,8 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
 def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
     """Whether a factor that a known fault leaves is one of many that the script's own passes through.
 
-    A clip by hand leaves the same norm there as elsewhere; of other factors there are many, above it and below; a ramp
-    begins at some and ends at 1.
+    A clip by hand leaves the same norm there as elsewhere; other factors, such as those of a denominator that counts
+    something else, lie above it and below; a ramp begins at some and ends at 1.
     """
     sizes, terms = {step.micro_batch_count for step, _ in seen}, {fault.term for _, fault in seen}
     alike = [
@@ -62,12 +62,19 @@ def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
     whole = [step for step in alike if step.factor is None and step.cells]
     if len(whole) > 1 and factors and not idle and _distinct([1.0, *factors, *totals]) >= _MANY:
         return True
-    if len(own) < 2 or _same(factors):
-        return False
-    norms = [step.norm for step in (*own, *(step for step, _ in seen))]
-    if max(factors + totals) < 1 - _SAME and None not in norms:
-        return _same([norm for norm in norms if norm is not None])
-    return len(own) >= _MANY * len(seen) and all(min(factors) < total < max(factors) for total in totals)
+    shown = (*own, *(step for step, _ in seen))
+    norms = [step.norm for step in shown if step.norm is not None]
+    below = len(own) > 1 and not _same(factors) and max(factors + totals) < 1 - _SAME
+    if below and len(norms) == len(shown) and _same(norms):
+        return True
+    factors += [total for step in story.judged for total in _nameless(step, sizes, terms)]
+    return len(factors) >= max(2, len(seen)) and all(min(factors) < total < max(factors) for total in totals)
+
+
+def _nameless(step: Judged, sizes: set[int], terms: set[str | None]) -> list[float]:
+    """Totals of units that weigh differently, by no rule that has a name: these go by the data."""
+    of_it = step.faults if step.micro_batch_count in sizes else []
+    return [f.total or 1.0 for f in of_it if f.kind == "weights" and not f.followed and {f.term} == terms]
 
 
 def _distinct(values: Sequence[float]) -> int:

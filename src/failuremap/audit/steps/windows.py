@@ -73,6 +73,14 @@ class Step:
         """Whether a rank read a few parameters only; of the others the step says nothing."""
         return any(part.in_part for part in self.parts)
 
+    @property
+    def used_KP(self) -> NDArray[np.bool_] | None:
+        """Whether a contribution has a gradient of a parameter; None where a few parameters were read."""
+        if self.in_part or not self.parameters:
+            return None
+        used_KP: NDArray[np.bool_] = np.logical_or.reduceat(self.contributions_KL != 0, self.starts[:-1], axis=1)
+        return used_KP
+
     def with_zeros(self, indices: Sequence[int]) -> Step:
         """The step with zeros in place of some contributions."""
         contributions_KL, altered_KL = self.contributions_KL.copy(), self.altered_KL

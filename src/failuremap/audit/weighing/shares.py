@@ -242,7 +242,7 @@ def cells(fitted: Fitted, main: Main | None) -> list[Cell]:
     """The picture of one rule: its coefficients, and what units weigh where a loss was seen."""
     if main is None:
         return []
-    units = read_losses(fitted.step.backwards, None)
+    units = read_losses(fitted.step.backwards, None, fitted.step.used_KP)
     terms = units.alternatives[0] if units.alternatives else []
     largest = max(terms, key=lambda term: float(np.abs(term.totals_K).sum()), default=None)
     if largest is None:

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from failuremap.audit.sentences.loss_words import tokens_in_rows, weights_apart, weights_from_logits
 from failuremap.audit.steps.story import Backward
+from failuremap.audit.weighing.lines import Groups, joined_by_line
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Groups = dict[tuple[Any, ...], dict[int, list[dict[str, Any]]]]
-"""(function, classes, place) -> contribution -> the losses called there."""
 # what units weigh apart from numbers of the script's own; see capture/apart.py
 APART = "loss_per_unit"
 # losses that were written out, by what they are made of; see capture/likelihoods.py and capture/logits.py
@@ -80,18 +79,20 @@ class Readings:
     """Why units could not be counted as asked; '' if they could."""
 
 
-def read_losses(backwards: Sequence[Backward], unit: str | None) -> Readings:
+def read_losses(backwards: Sequence[Backward], unit: str | None, used_KP: Mask | None = None) -> Readings:
     """Sorts the losses of a step's backward passes into terms and counts their units.
 
     Args:
         backwards: One for each contribution.
         unit: "example" or "sequence" to count whole rows of the targets; otherwise what the loss counts.
+        used_KP: Whether a contribution has a gradient of a parameter; None where not all of them were read.
     """
     groups: Groups = {}
     for k, backward in enumerate(backwards):
         for place, loss in _told_apart(backward):
             key = (loss["function"], loss.get("classes"), place)
             groups.setdefault(key, {}).setdefault(k, []).append(loss)
+    groups = joined_by_line(groups, used_KP)
     own = _weighed_by_the_script(groups)
     ways = [_merged(groups), list(groups.values())]
     rows = unit in ("example", "sequence")

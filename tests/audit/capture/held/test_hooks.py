@@ -160,3 +160,25 @@ def test_collectives_of_fully_shard_are_none_of_the_scripts(job_server, tmp_path
     calls = [call for record in seen.of("collectives") for call in record.fields["calls"]]
     assert {call["function"] for call in calls} >= {"all_gather_single", "reduce_scatter_single"}
     assert {(call["own"], call["site"]) for call in calls} == {(False, "")}
+
+
+NO_GRADIENT = """
+class Keep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return x * 1
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+unused = torch.nn.Parameter(torch.ones(3))
+step.add_param_group({"params": [unused]})
+F.cross_entropy(Keep.apply(model(x), unused), y).backward(); step.step()
+assert unused.grad is None
+"""
+
+
+def test_a_parameter_that_is_handed_no_gradient_has_none(job_server, tmp_path):
+    seen = watch(job_server, tmp_path, MODEL + NO_GRADIENT)
+
+    assert seen.errors == []
+    assert [len(record.fields["parameters"]) for record in seen.of("backward")] == [2]

@@ -93,6 +93,13 @@ def test_a_term_written_by_hand_is_named_beside_a_marked_one(losses, torch):
     assert unseen(losses[0] + extra.sum()) == ["Softmax"]
 
 
+def test_a_term_times_zero_is_none_and_one_times_little_is(losses, torch):
+    extra = torch.randn(4, 3, requires_grad=True).softmax(1).sum()
+
+    assert unseen(losses[0] + 0 * extra) == unseen(losses[0] + extra * 0.0) == []
+    assert unseen(losses[0] + 1e-9 * extra) == ["Softmax"]
+
+
 def test_weight_decay_written_into_the_loss_is_no_unseen_term(losses, torch):
     weight = torch.randn(3, requires_grad=True)
 

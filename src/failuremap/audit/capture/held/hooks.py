@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from failuremap.audit.capture.watching import Watched
 
 
-def hook_of(recorder: Recorder, find: Callable[[], Watched | None]) -> Callable[[Tensor], None]:
+def hook_of(recorder: Recorder, find: Callable[[], Watched | None]) -> Callable[[Tensor | None], None]:
     """What is called with each gradient of a parameter, before anything reduces or accumulates it; raises nothing.
 
     Args:
@@ -24,8 +24,8 @@ def hook_of(recorder: Recorder, find: Callable[[], Watched | None]) -> Callable[
         find: The parameter, as it is known when the gradient comes; where it is None, nothing happens.
     """
 
-    def hook(gradient: Tensor) -> None:
-        if not recorder.active:
+    def hook(gradient: Tensor | None) -> None:
+        if not recorder.active or gradient is None:  # an output of DDP's that no loss took hands none back
             return
         try:
             watched, backward = find(), recorder.backward
@@ -42,5 +42,5 @@ def hook_of(recorder: Recorder, find: Callable[[], Watched | None]) -> Callable[
         except Exception as error:  # the job that is watched must never see it
             recorder.note_error("on_gradient", error)
 
-    marked: Callable[[Tensor], None] = unserializable_hook(hook)
+    marked: Callable[[Tensor | None], None] = unserializable_hook(hook)
     return marked
