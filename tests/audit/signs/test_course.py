@@ -96,6 +96,8 @@ OTHER = {
     "the last micro-batch, times the micro-batches": lambda step: 2 * UNLIKE[step][:, 1].sum(),
     "the window before": lambda step: UNLIKE[max(step - 1, 0)].sum(),
     "the window after": lambda step: UNLIKE[min(step + 1, 4)].sum(),
+    "rank 0, times the ranks": lambda step: 2 * UNLIKE[step][0].sum(),
+    "rank 1": lambda step: UNLIKE[step][1].sum(),
 }
 
 
@@ -116,6 +118,13 @@ def test_negative_control_other_divisors_cannot_be_told(count, tmp_path):
     verdict = diagnose(divided_by(count).write(tmp_path))
 
     assert (verdict.outcome, slugs(verdict)) == ("cannot tell", [])
+
+
+def test_negative_control_a_rank_that_always_has_the_same_part_of_the_units_names_nothing(tmp_path):
+    tables = [np.array([[100], [300]]) * size for size in (1, 2, 3, 4, 5)]
+    twice = HandJob(tables, lambda window: window.combined(window.counts_RM / window.counts_RM[1].sum()), steps=5)
+
+    assert slugs(diagnose(twice.write(tmp_path))) == []
 
 
 def test_negative_control_two_steps_are_too_few(tmp_path):

@@ -55,6 +55,13 @@ def test_a_factor_that_all_units_share_hides_no_rule(factor):
     assert "mean" in wrong.followed(0, 1)
 
 
+def test_a_contribution_without_a_gradient_hides_no_rule():
+    silent = balance([300, 100, 50], [1 / 3, 1 / 3, 0.0], errors=1e-8, live=[True, True, False])
+    silent = replace(silent, errors_K=np.array([1e-8, 1e-8, np.inf]))
+
+    assert "mean" in silent.followed(0, 1)
+
+
 @pytest.mark.parametrize("factor", [0.3, 1.0, 16.0])
 def test_weights_of_no_rule_follow_none_whatever_their_factor(factor):
     assert balance([300, 100], [0.9, 0.1], [factor, factor]).followed(0, 1) == []

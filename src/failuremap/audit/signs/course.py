@@ -20,6 +20,8 @@ from failuremap.catalogue.signs import Sign
 _SAME = 0.01
 # steps from which on a course is no chance
 _STEPS = 3
+# ranks whose own count is tried as the divisor of all
+_RANKS = 8
 
 
 def judge_course(judged: Sequence[Judged], asked: Asked, complete: Collection[int]) -> None:
@@ -102,11 +104,27 @@ def _of_window(offset: int) -> Callable[[Sequence[Judged], int], float | None]:
     return count
 
 
+def _of_rank(rank: int, *, times_ranks: bool) -> Callable[[Sequence[Judged], int], float | None]:
+    """The units of one rank's window, times the ranks where these are averaged."""
+
+    def count(steps: Sequence[Judged], index: int) -> float | None:
+        cells = steps[index].cells
+        if any(cell.count is None for cell in cells):
+            return None
+        counts = [cell.count or 0.0 for cell in cells if cell.rank == rank]
+        ranks = len({cell.rank for cell in cells})
+        return sum(counts) * (ranks if times_ranks else 1) if counts and ranks > 1 else None
+
+    return count
+
+
 _OTHER_COUNTS = {
     "the first micro-batch, times the micro-batches": _of_micro_batch(0),
     "the last micro-batch, times the micro-batches": _of_micro_batch(-1),
     "the window before": _of_window(-1),
     "the window after": _of_window(1),
+    **{f"rank {rank}, times the ranks": _of_rank(rank, times_ranks=True) for rank in range(_RANKS)},
+    **{f"rank {rank}": _of_rank(rank, times_ranks=False) for rank in range(_RANKS)},
 }
 
 
@@ -115,7 +133,8 @@ def _explains(others: Sequence[float | None], divisors: Sequence[float], steps: 
     pairs = [(other, d, step.unit_count) for other, d, step in zip(others, divisors, steps, strict=True) if other]
     unlike = [own for other, _, own in pairs if abs(other / own - 1) > 2 * _SAME]
     alike = all(abs(divisor / (other or 1.0) - 1) <= _SAME for other, divisor, _ in pairs)
-    return len(pairs) >= _STEPS and len(unlike) >= 2 and alike
+    # a count that is always the same part of the step's own says no more than a factor of the script's
+    return len(pairs) >= _STEPS and len(unlike) >= 2 and alike and not _same([other / own for other, _, own in pairs])
 
 
 def _tell_borrowed(step: Judged, whose: str, asked: Asked) -> None:

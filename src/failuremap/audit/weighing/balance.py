@@ -121,10 +121,13 @@ class Balance:
         shares = (self.coefficients_K * self.term.totals_K)[has]
         scale = np.abs(self.term.totals_K[has])
         errors = np.where(np.isfinite(self.errors_K[has]), self.errors_K[has], 0.0) * scale
+        silent = ~np.isfinite(self.errors_K[has]) & ~self.live_K[has] & (scale > 0)
+        errors[silent] = 2 * np.abs(shares).max(initial=0.0)  # a gradient of zero takes any coefficient
         layout = self.layout(observer, full_window)
         found = match(shares.tolist(), errors.tolist(), layout, tolerance=EVEN - 1)
         total = float(shares.sum())
-        if not found and total > 0 and self.uneven:  # by its shape: the script may weigh the term, or clip
+        by_shape = total > 0 and self.uneven and not silent.any()
+        if not found and by_shape:  # the script may weigh the term, or clip
             parts, noise = (shares / total).tolist(), (errors / total).tolist()
             found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1)
         return [fit.rule.name for fit in found]

@@ -54,8 +54,9 @@ MECHANISM = Mechanism(
     separated_by="two steps whose windows hold different numbers of units",
     audit_sees=(
         "Units that weigh alike within a step, and together another multiple of the mean at each step. It is named "
-        "where the divisor is the count of the window before or after, or that of the first or last micro-batch times "
-        "their number; where it is constant, the audit says that the update is a sum over something fixed."
+        "where the divisor is the count of the window before or after, that of the first or last micro-batch times "
+        "their number, or that of one rank; where it is constant, the audit says that the update is a sum over "
+        "something fixed."
     ),
     repair=(
         "Count where the losses are summed, over the very list that goes backward: n = sum((targets != -100).sum() "
