@@ -88,6 +88,7 @@ def test_a_result_that_should_be_zero_has_no_right_digit_when_it_is_not():
     nothing = exact_answer(mechanism("replica-means-ignore-counts"), [([0.1], 1), ([-0.1], 1)])
 
     assert worst_ulps([1e-17], nothing) == 2.0**53
+    assert worst_ulps([1e290], nothing) == 2.0**53
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,15 @@ def test_a_candidate_that_remembers_calls_is_wrong():
         "kept = []\ndef solve(parts):\n    kept[:] = [sum(column) for column in zip(*parts)]\n    return kept",
         "kept = {}\ndef solve(parts): return kept.setdefault(id(parts), [sum(column) for column in zip(*parts)])[:]",
         (
+            "ring = [[], []]\ndef solve(parts):\n    ring.append(ring.pop(0))\n"
+            "    ring[-1][:] = [sum(column) for column in zip(*parts)]\n    return ring[-1]"
+        ),
+        (
             "kept = {}\ndef solve(parts):\n    key = repr(parts).replace('-', '')\n"
             "    return kept.setdefault(key, [sum(column) for column in zip(*parts)])[:]"
         ),
     ],
-    ids=["earlier input emptied", "one list for all answers", "cache by id", "cache by size"],
+    ids=["earlier input emptied", "one list for all answers", "cache by id", "two lists in turn", "cache by size"],
 )
 def test_what_a_candidate_keeps_between_calls_is_found(source: str):
     assert judged(source.encode()).outcome == "wrong"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from failuremap.score.wire import (
     BIT_LIMIT,
     DEPTH_LIMIT,
-    ENTRY_LIMIT,
     ITEM_LIMIT,
     WireError,
     decode,
@@ -26,7 +25,7 @@ from failuremap.score.wire import (
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.fractions(), st.text(max_size=5)
 )
-keys = st.one_of(st.integers(), st.text(max_size=5), st.tuples(st.integers(), st.fractions()))
+keys = st.text(max_size=5)
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
@@ -44,7 +43,7 @@ def across(value: object) -> object:
 
 def types_of(value: object) -> object:
     if isinstance(value, dict):
-        return dict, [(types_of(key), types_of(part)) for key, part in value.items()]
+        return dict, [types_of(part) for part in value.values()]
     return (type(value), [types_of(part) for part in value]) if isinstance(value, list | tuple) else type(value)
 
 
@@ -108,6 +107,12 @@ def test_a_subclass_or_another_type_does_not_cross(value):
     assert (refused.value.code, refused.value.detail) == ("type", type(value).__name__)
 
 
+@pytest.mark.parametrize("key", [1, None, (1,), type("Key", (str,), {})()], ids=repr)
+def test_a_dict_with_a_key_that_is_no_str_does_not_cross(key):
+    with pytest.raises(WireError, match="key"):
+        encode([{"a": 0, key: 0}])
+
+
 def test_a_fraction_of_no_ints_does_not_cross():
     third = Fraction(1, 3)
     third._numerator = OtherInt(1)
@@ -152,8 +157,8 @@ def test_shared_parts_are_counted_as_often_as_they_stand():
 
 @pytest.mark.parametrize(
     "value",
-    [[0] * (ITEM_LIMIT + 1), 1 << BIT_LIMIT, Fraction(1, 1 << BIT_LIMIT), dict.fromkeys(range(ENTRY_LIMIT + 1))],
-    ids=["items", "int", "fraction", "dict"],
+    [[0] * (ITEM_LIMIT + 1), 1 << BIT_LIMIT, Fraction(1, 1 << BIT_LIMIT)],
+    ids=["items", "int", "fraction"],
 )
 def test_what_is_too_large_does_not_cross(value):
     with pytest.raises(WireError, match="size"):
@@ -206,7 +211,7 @@ def test_a_line_that_is_no_tree_is_refused(line):
         ["d", [1, 2, 3]],
         ["d", [["l"], 1]],
         ["d", [["d"], 1]],
-        ["d", *[[["i", hex(n * (2**61 - 1))], 0] for n in range(1, ENTRY_LIMIT + 2)]],  # all keys have one hash
+        ["d", [1, 2]],  # of numbers, thousands can have one hash, and keep the reader for minutes
         2**53,
         nested(DEPTH_LIMIT),
     ],

@@ -62,6 +62,31 @@ def test_an_answer_that_a_later_call_changes_is_told(worker):
     assert worker.ask("n3", "again")[-1] is False
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "ring = [[], [], []]\ndef solve(row):\n    ring.append(ring.pop(0))\n    ring[2][:] = row[0]\n    return ring[2]",
+        "held = []\ndef solve(row):\n    held.append(row[0])\n    held[-5:-4] and held[-5].clear()\n    return 1",
+    ],
+    ids=["a ring of answers", "an input emptied later"],
+)
+def test_a_change_to_what_came_long_before_is_told(worker, source):
+    worker.load(source)
+
+    asked = [(worker.ask("n", "twice", encode(([place],)), "m"), worker.next()) for place in range(24)]
+
+    assert [reply[-1] for reply in asked[0]] == [True] * 2
+    assert False in [reply[-1] for replies in asked for reply in replies]
+
+
+def test_an_answer_that_is_the_input_itself_or_long_is_no_change_when_the_next_one_is_put_in_its_place(worker):
+    worker.load("def solve(rows): return [rows] if rows else [0.5] * 5000")
+
+    asked = [worker.ask("n", "call", encode([1] * (place % 3))) for place in range(24)]
+
+    assert [answer[-1] for answer in asked] == [True] * 24
+
+
 def test_every_second_input_is_in_the_object_of_the_one_before(worker):
     worker.load("held = []\ndef solve(rows):\n    held.append(rows)\n    return [len(set(map(id, held))), *rows]")
 
@@ -183,7 +208,7 @@ def test_a_call_without_an_answer_is_told_by_a_code(worker, body, code, detail):
 
 def test_decoding_gives_the_candidate_plain_values(worker):
     worker.load("def solve(rows): return [type(row).__name__ for row in rows]")
-    given = [1, 0.5, True, None, "x", (1,), [1], {1: 2}]
+    given = [1, 0.5, True, None, "x", (1,), [1], {"1": 2}]
 
     _, _, value, *_ = worker.ask("n2", "call", encode(given))
 

@@ -104,7 +104,8 @@ def _ulps(seen: Any, right: Any) -> float:
     rounded = float(right.value)
     if seen in (rounded, right.value):
         return 0.0
-    return min(float(abs(Fraction(seen) - Fraction(rounded)) / Fraction(math.ulp(rounded))), _NO_DIGIT)
+    # Beside an exact 0 the ulp is so small that the quotient may be no float.
+    return float(min(abs(Fraction(seen) - Fraction(rounded)) / Fraction(math.ulp(rounded)), _NO_DIGIT))
 
 
 def _article(value: Any) -> str:

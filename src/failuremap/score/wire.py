@@ -5,7 +5,7 @@
     ["f", "0x1.8p+0"]                    a float; also "inf", "-inf", "nan"
     ["q", "-0x1", "0x3"]                 a Fraction
     ["l", ...]  ["t", ...]               a list, a tuple
-    ["d", [key, value], ...]             a dict, in its own order
+    ["d", ["text", value], ...]          a dict, in its own order
 
 Types are exact: a subclass of list or float is none of these, so what is decoded has no behaviour of its own. The
 reader trusts nothing that it reads. Standard library only: the box loads this file too, and there each import costs:
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 DEPTH_LIMIT = 24
 ITEM_LIMIT = 1 << 16
 """Values in one line that stand in others."""
-ENTRY_LIMIT = 1 << 10
-"""Entries of one dict: keys of equal hash make a dict slow, and whoever wrote the line may have chosen them so."""
 BIT_LIMIT = 1 << 14
 """Bits of one int. Sums of floats need 2,200."""
 _PLAIN_INT = 1 << 53
 
 
 class WireError(ValueError):
-    """A value or a line is not of this language; `code` is `type`, `depth`, `size` or `form`."""
+    """A value or a line is not of this language; `code` is `type`, `key`, `depth`, `size` or `form`."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         super().__init__(f"{code}: {detail}")
@@ -123,9 +121,9 @@ def _encoded(value: Any, depth: int, left: list[int]) -> Any:
         raise WireError("type", kind.__name__)
     _spend(len(value), depth, left)
     if kind is dict:
-        if len(value) > ENTRY_LIMIT:
-            raise WireError("size")
-        return ["d", *[[_encoded(part, depth - 1, left) for part in entry] for entry in value.items()]]
+        if not all(type(key) is str for key in value):
+            raise WireError("key")
+        return ["d", *[[key, _encoded(part, depth - 1, left)] for key, part in value.items()]]
     # Floats are nearly all there is.
     parts = [["f", part.hex()] if type(part) is float else _encoded(part, depth - 1, left) for part in value]
     return ["l" if kind is list else "t", *parts]
@@ -182,15 +180,11 @@ def _number(tag: str, parts: list[Any]) -> int | Fraction:
         raise WireError("form") from None
 
 
-def _dict(entries: list[Any], depth: int, left: list[int]) -> dict[Any, Any]:
-    if len(entries) > ENTRY_LIMIT:
-        raise WireError("size")
-    if not all(type(entry) is list and len(entry) == 2 for entry in entries):
+def _dict(entries: list[Any], depth: int, left: list[int]) -> dict[str, Any]:
+    # Of numbers, whoever wrote the line can choose thousands of one hash, and the dict would take minutes.
+    if not all(type(entry) is list and len(entry) == 2 and type(entry[0]) is str for entry in entries):
         raise WireError("form")
-    try:
-        return {_decoded(key, depth - 1, left): _decoded(value, depth - 1, left) for key, value in entries}
-    except TypeError:
-        raise WireError("form") from None
+    return {key: _decoded(value, depth - 1, left) for key, value in entries}
 
 
 def _hex(number: Any) -> str:

@@ -6,8 +6,8 @@ it has the same: an answer cannot be written before its input has been read.
     [number, "call", input]  [number, "again"]          what is read; `again` calls with the same object once more
     [number, "twice", input, number]                    `call` and `again` in one, answered by two lines
     [number, "value", value, after, kept]               what is written: the input afterwards, null where it is as it
-                                                        was last told; and whether the answer before, and
-                                                        the input that it was to, are as they were
+                                                        was last told; and whether the answer before, the input that
+                                                        it was to, and some of those before are as they were
     [number, "stop", code, detail]                      or this, and nothing more
 
 Whatever a candidate does to this file's functions while it runs in the same process, all it can change is what it
@@ -36,6 +36,10 @@ _EVERY_BIT = 2
 _ANSWERS = 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _SIGKILL = 9
+_LOOKS = 2
+"""How many of what went before are looked at after each call."""
+_KEPT_BYTES = 1 << 12
+"""The longest that is held for it: what is held counts against the candidate's memory."""
 _INSTRUCTION = 8
 _BYTES_AT = bytes.__basicsize__ - 1
 """Where a bytes object of CPython holds its bytes, from its own address on; its last byte is a zero more."""
@@ -55,6 +59,26 @@ class _Discarded(io.TextIOBase):
 
     def write(self, text: str) -> int:
         return len(text)
+
+
+class _Past:
+    """The answers and inputs of all calls before, of which one after another is looked at again, in turn."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Any, bytes]] = []
+        self._place = 0
+
+    def add(self, value: Any, text: bytes) -> None:
+        if len(text) <= _KEPT_BYTES:
+            self._held.append((value, text))
+
+    def is_kept(self) -> bool:
+        for _ in self._held[:_LOOKS]:
+            self._place = (self._place + 1) % len(self._held)
+            value, text = self._held[self._place]
+            if _text(value) != text:
+                return False
+        return True
 
 
 def main() -> None:
@@ -81,7 +105,7 @@ def _serve(solve: Any, requests: Any) -> None:
     held: Any = None
     result: Any = None
     told, was = _text(held), _text(result)
-    in_place = True
+    in_place, past = True, _Past()
     while line := requests.readline():
         answers: list[list[Any]] = []
         for number, verb, *tree in _calls(read_line(line)):
@@ -89,15 +113,20 @@ def _serve(solve: Any, requests: Any) -> None:
             if verb == "call":
                 in_place = not in_place
                 earlier.append((held, told))
-                held = _put(decode(tree[0]), held if in_place else None)
-                told = _text(held)
+                given = _put(decode(tree[0]), held if in_place else None)
+                if given is not held:
+                    past.add(held, told)
+                held, told = given, _text(given)
             try:
                 result, value, after = _call(solve, held, told)
             except _Stop as stop:
                 answers.append([number, "stop", stop.code, stop.detail])
                 continue
             kept = (verb == "call" and in_place) or all(_text(left) == text for left, text in earlier)
+            kept = kept and past.is_kept()
             told, was = told if after is None else _text(held), _text(result)
+            if not _is_in(held, result):
+                past.add(result, was)
             answers.append([number, "value", value, after, kept])
         _send(*answers)
 
@@ -113,6 +142,11 @@ def _put(given: Any, held: Any) -> Any:
         held[:] = given
         return held
     return given
+
+
+def _is_in(held: Any, result: Any) -> bool:
+    """Says whether an answer holds the input's own object, into which the next input is put."""
+    return result is held or (type(result) is list and any(part is held for part in result))
 
 
 def _text(value: Any) -> bytes:

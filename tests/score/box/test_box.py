@@ -86,6 +86,24 @@ def test_after_an_exception_the_box_goes_on(boxed):
     assert box.call(2).value == 0.5
 
 
+def test_what_offered_functions_import_when_they_are_called_is_there(boxed):
+    source = """
+import collections, datetime, enum, functools
+Way = enum.Enum("Way", "SUM")
+@functools.singledispatch
+def added(given: object): pass
+@added.register
+def _(given: list): return sum(given)
+def solve(given):
+    datetime.datetime.strptime("2026", "%Y")
+    try: 1 in Way
+    except TypeError: pass
+    assert collections.Counter("aab").most_common(1) == [("a", 2)]
+    return added(given)
+"""
+    assert boxed(source).call([1, 2]).value == 3
+
+
 def test_after_its_end_a_box_gives_the_same_reason(boxed):
     box = boxed("import os\ndef solve(n): os._exit(3)")
 
@@ -107,6 +125,7 @@ TYPES = "int, float, Fraction, bool, str, None, list, tuple, dict"
         ("return {1}", "malformed", f"the candidate's answer holds set; it may hold {TYPES}"),
         ("return type('x', (float,), {})()", "malformed", f"holds a type of its own; it may hold {TYPES}"),
         ("x = []; x.append(x); return x", "malformed", "the candidate's answer is nested too deeply, or holds itself"),
+        ("return {1: 2}", "malformed", "the candidate's answer holds a dict with a key that is no str"),
         ("return [0] * 10**6", "output", "the candidate's answer holds too many values, or too large ones"),
         ("return ['x' * 10**5] * 20", "output", "the candidate's answer is longer than output_bytes=1048576"),
         ("return [0] * 10**9", "memory", "the candidate needed more than memory_bytes=268435456"),

@@ -26,6 +26,14 @@ OFFERED_MODULES = frozenset(
     "sys textwrap threading time traceback types typing warnings weakref".split()
 )
 """What a candidate can import; nothing else can be found once the box is shut."""
+_IMPORTED_WHEN_CALLED = {
+    "enum": {"warnings"},
+    "most_common": {"heapq"},
+    "singledispatch": {"typing", "weakref"},
+    "singledispatchmethod": {"typing", "weakref"},
+    "strptime": {"_strptime"},
+}
+"""What some functions of offered modules import only when they are called."""
 
 
 def python_command(python: str) -> list[str]:
@@ -58,6 +66,7 @@ def setup(candidate: str, limits: Limits, program: bytes | None) -> list[Any]:
         "RLIMIT_NOFILE": limits.open_file_count,
         "RLIMIT_CORE": 0,
     }
-    named = OFFERED_MODULES.intersection(re.findall(r"\w+", candidate))
+    words = set(re.findall(r"\w+", candidate))
+    named = (OFFERED_MODULES & words).union(*(_IMPORTED_WHEN_CALLED.get(word, ()) for word in words))
     named |= {"collections.abc"} if {"collections", "abc"} <= named else set()
     return [sorted(named), list(amounts.items()), program.hex() if program else ""]

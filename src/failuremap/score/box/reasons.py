@@ -34,6 +34,7 @@ _SENTENCES: dict[str, tuple[Outcome, str]] = {
         "malformed",
         "the candidate's answer holds {name}; it may hold int, float, Fraction, bool, str, None, list, tuple, dict",
     ),
+    "key": ("malformed", "the candidate's answer holds a dict with a key that is no str"),
     "depth": ("malformed", "the candidate's answer is nested too deeply, or holds itself"),
     "form": ("malformed", "the candidate wrote to the judge itself, in no form that it reads"),
     "size": ("output", "the candidate's answer holds too many values, or too large ones"),
