@@ -65,7 +65,7 @@ def test_an_answer_that_a_later_call_changes_is_told(worker):
 @pytest.mark.parametrize(
     "source",
     [
-        "ring = [[], [], []]\ndef solve(row):\n    ring.append(ring.pop(0))\n    ring[2][:] = row[0]\n    return ring[2]",
+        "ring = [[], [], []]\ndef solve(x):\n    ring.append(ring.pop(0))\n    ring[2][:] = x[0]\n    return ring[2]",
         "held = []\ndef solve(row):\n    held.append(row[0])\n    held[-5:-4] and held[-5].clear()\n    return 1",
     ],
     ids=["a ring of answers", "an input emptied later"],
