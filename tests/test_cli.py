@@ -37,6 +37,7 @@ def test_a_failed_script_is_shown_as_it_was_and_then_said_to_have_failed(user):
 
     assert code == 4
     assert out.startswith("epoch 0\n") and "The script exited with code 1." in out
+    assert "started once; where it needs RANK and WORLD_SIZE, --nproc 2 starts two ranks of it" in " ".join(out.split())
     assert err.startswith("Traceback") and err.endswith("RuntimeError: lost\n")
 
 
@@ -45,7 +46,7 @@ def test_a_rank_that_fails_is_named(user):
 
     code, out, _ = user.run("audit", "--nproc", "2", "--", PYTHON, "train.py")
 
-    assert code == 4 and "Rank 1 exited with code 7." in out
+    assert code == 4 and "Rank 1 exited with code 7." in out and "started once" not in out
 
 
 def test_a_script_that_hangs_is_stopped(user):
@@ -174,6 +175,13 @@ def test_bad_usage_is_one_line_and_leaves_nothing(user, what):
     assert err.startswith("error: ") and message in err
     assert sorted(os.listdir(user.folder)) == ["tmp", "train.py"]
     assert os.listdir(user.temporary) == []
+
+
+@pytest.mark.parametrize("group", ["member", "site"])
+def test_a_group_of_commands_without_one_lists_them(user, group):
+    code, out, err = user.run(group)
+
+    assert (code, out) == (2, "") and err.startswith("Usage: ") and f" {group} [OPTIONS] COMMAND [ARGS]..." in err
 
 
 def test_inside_a_launcher_the_other_way_in_is_named(user):

@@ -182,6 +182,7 @@ def run_command(command: click.Command, arguments: Sequence[str] | None = None, 
 
 
 def _fail(message: str, quiet: bool) -> int:
+    is_help = message.startswith("Usage:")  # of a group of commands that was given none
     if not quiet:
-        click.echo(f"error: {message}", err=True)
+        click.echo(message if is_help else f"error: {message}", err=True)
     return _USAGE

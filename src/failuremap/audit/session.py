@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from failuremap.audit import launch
+from failuremap.audit.launch.job import LAUNCHERS
 from failuremap.audit.launch.looking import looking
 from failuremap.audit.model import Verdict
 from failuremap.audit.trace import read_folder
@@ -50,10 +51,17 @@ def judge(job: launch.Job, ending: launch.Ending, unit: str | None, promise: Pro
     elif ending.failed and verdict.outcome == "wrong" and job.stop_on_wrong and (job.trace_dir / WRONG).exists():
         told["notes"] = [*verdict.notes, "the job was stopped at its first wrong step, as --stop-on-wrong asks"]
     elif ending.failed:
-        notes = [f"Until then: {verdict.sentence}", *verdict.notes]
+        notes = [f"Until then: {verdict.sentence}", *verdict.notes, *_started_once(job, verdict)]
         sentence = f"{ending.sentence[0].upper()}{ending.sentence[1:]}."
         told |= {"outcome": "script failed", "sentence": sentence, "notes": notes}
     return verdict.model_copy(update=told)
+
+
+def _started_once(job: launch.Job, verdict: Verdict) -> list[str]:
+    """What helps where a script that waits for ranks was started without any."""
+    if job.nproc is not None or verdict.evidence.step_count or Path(job.argv[0]).name in LAUNCHERS:
+        return []
+    return ["the script was started once; where it needs RANK and WORLD_SIZE, --nproc 2 starts two ranks of it"]
 
 
 def _only_aborted_at_exit(folder: Path, ending: launch.Ending) -> bool:
