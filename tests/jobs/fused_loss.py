@@ -18,6 +18,7 @@ ap.add_argument("--steps", type=int, default=5)
 ap.add_argument("--batch", type=int, default=24)
 ap.add_argument("--lr", type=float, default=0.2)
 ap.add_argument("--smoothing", type=float, default=0.0)
+ap.add_argument("--half", action="store_true", help="the function computes in bfloat16")
 ap.add_argument("--per-rank", action="store_true", help="each rank divides by its own number of tokens")
 ap.add_argument("--save", default="")
 args = ap.parse_args()
@@ -35,6 +36,7 @@ def gradients(hidden, weight, bias, targets):
     onehot = torch.zeros_like(probabilities)
     onehot[torch.arange(len(targets)), targets.clamp(min=0)] = 1.0
     scores = (probabilities - (1 - args.smoothing) * onehot - args.smoothing / len(weight)) * live[:, None]
+    scores = scores.to(hidden.dtype)
     return scores @ weight, scores.t() @ hidden, scores.sum(0)
 
 
@@ -60,7 +62,9 @@ model = TinyLM()
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
 for step in range(args.steps):
     x, y = part(sentences(args.seed, step, args.batch), dist.get_rank(), dist.get_world_size())
-    total = FusedLoss.apply(model.body(x).flatten(0, 1), model.head.weight, model.head.bias, y.flatten())
+    inputs = [model.body(x).flatten(0, 1), model.head.weight, model.head.bias]
+    inputs = [tensor.bfloat16() for tensor in inputs] if args.half else inputs
+    total = FusedLoss.apply(*inputs, y.flatten())
     tokens = (y != IGNORE).sum().float()
     if args.per_rank:
         tokens = tokens * dist.get_world_size()

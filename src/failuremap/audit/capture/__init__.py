@@ -52,7 +52,7 @@ def start(recorder: Recorder) -> None:
         sharded,
         swapping,
     )
-    from failuremap.audit.capture.loss import graph, losses
+    from failuremap.audit.capture.loss import functions, graph, losses
 
     current = recorder
     reduction = (
@@ -67,7 +67,7 @@ def start(recorder: Recorder) -> None:
         received,
         functional,
     )
-    for part in (parameters, optimizers, scalers, losses, graph, *reduction):
+    for part in (parameters, optimizers, scalers, losses, functions, graph, *reduction):
         part.install(current)
     os.register_at_fork(after_in_child=current.after_fork)
     atexit.register(finish)

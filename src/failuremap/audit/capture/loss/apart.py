@@ -4,7 +4,8 @@
 
 The gradient at f says the weights, whatever f is made of. It does not say which units there are where the mask is part
 of f: a unit whose advantage is zero looks like one that is masked. So either a mask was met before f, or one behind it
-can be read, or no log-probability is without a gradient that has one at f; else nothing is concluded.
+can be read, or no log-probability is without a gradient that has one at f, or none is multiplied by zero, and those
+without are clipped; else nothing is concluded.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def _weights(units: Units, gradient: Tensor, ends: list[tuple[int | None, Tensor
     reached = [int((rows != 0).sum()) for _, rows in ends]
     arrived = sum(reached) if sum(rows.numel() for _, rows in ends) == sizes.numel() else max(reached)
     if arrived == int(live.sum()):
+        return sizes
+    if not units.masks and not units.unclear and all(bool((numbers != 0).all()) for numbers in units.numbers):
         return sizes
     masks = [mask.reshape(sizes.shape) for mask in units.masks]
     if not masks or any(not bool((mask == masks[0]).all()) for mask in masks):

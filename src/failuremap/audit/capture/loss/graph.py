@@ -22,7 +22,7 @@ from failuremap.audit.capture.loss import likelihoods as likely
 from failuremap.audit.capture.loss import logits
 from failuremap.audit.capture.loss.checkpoints import FUNCTION as CHECKPOINT
 from failuremap.audit.capture.loss.checkpoints import Checkpoints
-from failuremap.audit.capture.loss.unit_tensors import operand_of
+from failuremap.audit.capture.loss.unit_tensors import is_times_zero
 from failuremap.audit.capture.prints import handed
 from failuremap.audit.capture.recorder import Recorder
 
@@ -119,7 +119,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         visited.add(way)
         node = way.node
         name = _name_of(node)
-        if name == "AccumulateGrad" or is_marked(node) or _is_times_zero(node, name):
+        if name == "AccumulateGrad" or is_marked(node) or is_times_zero(node, name):
             continue
         if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
@@ -143,12 +143,6 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     settled.hidden = [logits.Hidden(name, node) for node, name in hidden.items()]
     settled.checkpoints = list(checkpoints)
     return settled
-
-
-def _is_times_zero(node: Any, name: str) -> bool:
-    """Whether a term is multiplied by 0, so that parameters that no loss needs have a gradient under DDP."""
-    factor = operand_of(node, name) if name == "Mul" else None
-    return factor is not None and not factor.dim() and bool(factor == 0)
 
 
 def _name_of(node: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from failuremap.audit.capture.loss import fused
+from failuremap.audit.capture.loss import ahead, fused
 from failuremap.audit.capture.loss.likelihoods import event_of, signed
 from failuremap.audit.capture.recorder import Recorder
 
@@ -30,8 +30,6 @@ _FEWEST_CLASSES = 3
 _ROUNDINGS, _ROUNDINGS_OF_HALF = 16, 2
 # relative error of a weight beyond which its row says nothing
 _COARSE = 0.2
-# a row without gradient is masked, unless its target is about certain
-_CERTAIN = 1e-3
 _NO_HOOK = object()
 
 
@@ -43,9 +41,13 @@ class Hidden(NamedTuple):
 
 
 def may_hide_one(name: str, node: Any) -> bool:
-    """Whether a node is a softmax, or a function of the script's own that keeps what a softmax can be told from."""
+    """Whether a node is a softmax, or a function of the script's own of which something says what a softmax may be."""
     if name == SOFTMAX:
         return _is_held(getattr(node, "_raw_saved_result", None))
+    return ahead.left_with(node) is not None or _holds(node)
+
+
+def _holds(node: Any) -> bool:
     saved: tuple[Any, ...] = getattr(node, "_raw_saved_tensors", None) or ()
     return bool(saved) and all(map(_is_held, saved))
 
@@ -76,12 +78,20 @@ class _Reading:
         self.handles: list[Any] = []
         self.saved: list[Tensor] = []
         self.head: fused.Head | None = None
+        self.kept: ahead.Kept | None = None
         self.dim = -1
 
     def before(self, node: Any) -> Any:
         """The hook that runs before the node."""
 
+        self.kept = ahead.left_with(node)
+
         def hook(_: tuple[Tensor, ...]) -> None:
+            if self.kept is not None and (head := fused.head_behind(self.kept)) is not None:
+                self.head = head
+                return
+            if self.name != SOFTMAX and not _holds(node):
+                return
             try:
                 kept = [] if self.name == SOFTMAX else [raw.unpack() for raw in node._raw_saved_tensors]
                 self.head = fused.head_of(
@@ -103,22 +113,26 @@ class _Reading:
                     weights = fused.weights_of(gradients[self.head.place], reached, self.head)
                     classes, parts, function = len(self.head.weight), 1, fused.FUNCTION
                 else:
-                    weights, classes, parts = self._fit(gradients)
+                    weights, classes, parts = self._fit(gradients, reached)
                     function = FUNCTION
             if weights is not None:
                 self._tell(function, weights, classes * parts)
         except Exception as error:
             self.recorder.note_error("on_loss", error)
         finally:
-            self.saved, self.head = [], None
+            self.saved, self.head, self.kept = [], None, None
 
-    def _fit(self, gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, int, int]:
+    def _fit(
+        self, gradients: tuple[Tensor | None, ...], reached: tuple[Tensor | None, ...]
+    ) -> tuple[Tensor | None, int, int]:
         """The weights, the classes that are here, and over how many ranks all of them are."""
         given = [gradient for gradient in gradients if type(gradient) is Tensor and gradient.dim()]
         laid = [[tensor.movedim(self.dim, -1) for tensor in tensors] for tensors in (given, self.saved)]
         found, parts = _first_fit(*laid), 1
         if found is None and (parts := self._parts()):
             found = _first_fit([gradient for gradient in given if gradient.dim() > 1], self.saved, of_part=True)
+        if found is None and self.kept is not None and all(map(fused.is_even, reached)):
+            found, parts = _fit_of_rows(gradients[self.kept.place], self.kept), 1
         return (None, 0, 0) if found is None else (*found, parts)
 
     def _parts(self) -> int:
@@ -148,6 +162,17 @@ def _saved(name: str, node: Any) -> list[Tensor]:
         for tensor in found
         if type(tensor) is Tensor and tensor.is_floating_point() and tensor.dim() > 1 and tuple(tensor.shape) in shapes
     ]
+
+
+def _fit_of_rows(gradient: Tensor | None, kept: ahead.Kept) -> tuple[Tensor, int] | None:
+    """The same, from the rows that were kept of the logits."""
+    if type(gradient) is not Tensor:
+        return None
+    rows = gradient.flatten(0, -2)
+    tried = weights_of(rows[kept.places], kept.rows)
+    if tried is None:
+        return None
+    return ((rows != 0).any(1).double() * tried.max()).reshape(gradient.shape[:-1]), rows.shape[1]
 
 
 def _first_fit(gradients: list[Tensor], saved: list[Tensor], *, of_part: bool = False) -> tuple[Tensor, int] | None:
@@ -205,7 +230,7 @@ class _Fit(NamedTuple):
 def _fitted(rows: Tensor, probabilities: Tensor, rounding: float, *, some: bool = False) -> _Fit | None:
     """The one weight with which all rows go by the softmax; None where some do not."""
     live = (rows != 0).any(1)
-    if not bool(live.any()) or bool((~live & (probabilities.max(1).values > 1 - _CERTAIN)).any()):
+    if not bool(live.any()) or bool((~live & (probabilities.max(1).values > 1 - fused.CERTAIN)).any()):
         return None
     rows, directions = rows[live], probabilities[live]
     at, lowest = torch.arange(len(rows), device=rows.device), rows.min(1)

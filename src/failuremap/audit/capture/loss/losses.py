@@ -60,16 +60,27 @@ def _watching(recorder: Recorder, name: str, original: Callable[..., Tensor]) ->
             try:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
-                given = _here(bound.arguments)
-                event = _described(name, given, result)
-                if recorder.keeping is not None:
-                    recorder.keeping.add_target(given.get("target"))
-                watch_result(recorder, result, event, _units(name, given, event["reduction"]))
+                watch_call(recorder, name, _here(bound.arguments), result)
             except Exception as error:
                 recorder.note_error(name, error)
         return result
 
     return loss
+
+
+def watch_call(recorder: Recorder, name: str, given: dict[str, Any], result: Tensor) -> None:
+    """Watches the result of a loss function.
+
+    Args:
+        recorder: Where its event goes.
+        name: The function of torch.nn.functional that it is, or is like.
+        given: Its arguments, named as that function's; of `input` the shape alone is read.
+        result: What it returned.
+    """
+    event = _described(name, given, result)
+    if recorder.keeping is not None:
+        recorder.keeping.add_target(given.get("target"))
+    watch_result(recorder, result, event, _units(name, given, event["reduction"]))
 
 
 def _is_seen(result: Tensor) -> bool:

@@ -69,6 +69,8 @@ class Units:
     """Nodes of the log-probabilities that its numbers are made of."""
     masks: list[Tensor] = field(default_factory=list)
     """Masks behind it, true where a unit stays."""
+    numbers: list[Tensor] = field(default_factory=list)
+    """What its units are multiplied by behind it, which may hold a mask."""
     own_numbers: bool = False
     """Whether something weighs its units one by one: numbers of the script's, or a function that is not linear."""
     unclear: bool = False
@@ -100,9 +102,9 @@ def find(roots: Iterable[Tensor], sizes: dict[Any, int], is_seen: Callable[[Any]
         if not stack:
             break
         way, path, masked = stack.pop()
-        if is_seen(way.node):
-            continue
         name, sources = name_of(way.node), way.sources
+        if is_seen(way.node) or is_times_zero(way.node, name):
+            continue
         if len(sources) > 1 and _adds_scalars(way, name, sources):
             stack += [(source, path, masked) for source in sources]
             continue
@@ -158,6 +160,12 @@ def operand_of(node: Any, name: str) -> Tensor | None:
     if name == "Div" and constant_first:
         return None
     return held(node, "self" if constant_first else "other")
+
+
+def is_times_zero(node: Any, name: str) -> bool:
+    """Whether a term is multiplied by 0, so that parameters that no loss needs have a gradient under DDP."""
+    factor = operand_of(node, name) if name == "Mul" else None
+    return factor is not None and not factor.dim() and bool(factor == 0)
 
 
 def held(node: Any, what: str) -> Tensor | None:
@@ -246,6 +254,7 @@ class _Behind:
             self._keep_mask(operand, True)
         elif operand.dim() and operand.numel() <= self.rows:
             self.units.own_numbers = True
+            self.units.numbers.append(operand)
 
     def _keep_mask(self, mask: Tensor | None, stays: bool) -> None:
         if mask is not None and mask.numel() == self.count and not self.units.of_rows:
