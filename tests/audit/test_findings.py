@@ -237,7 +237,7 @@ def test_replicas_that_differ_at_the_end_alone_are_a_finding(tmp_path):
     (only,) = findings(story(step(1), ranks=two_ends(tmp_path, 0.5)))
 
     assert (only.parameters, only.steps) == (["b"], [])
-    assert only.sentence == "The ranks no longer hold the same weights from step 2 on: 1 of 3 parameters differ (b)."
+    assert only.sentence == "The ranks no longer hold the same weights at the end: 1 of 3 parameters differ (b)."
 
 
 @pytest.mark.parametrize("change", [0.0, 1e-6])

@@ -708,7 +708,7 @@ def test_replicas_that_drift_apart_at_the_end_are_a_fault(tmp_path):
 
     assert (verdict.outcome, verdict.findings[0].steps) == ("wrong", [])
     assert verdict.sentence == (
-        "The ranks no longer hold the same weights from step 4 on: 4 of 4 parameters differ "
+        "The ranks no longer hold the same weights at the end: 4 of 4 parameters differ "
         "(embed.weight, head.weight, layer.bias and 1 more)."
     )
 

@@ -104,8 +104,10 @@ class Judged:
     """The one contribution is a sum over its units, where a mean was promised."""
     weights_equal: bool | None = None
     differing: list[str] = field(default_factory=list)
-    agreeing_ranks: list[list[int]] = field(default_factory=list)
     """Parameters whose weights were not the same on all ranks when the step began."""
+    differ_by_rounding: bool = False
+    """Whether these differ by no more than a few roundings."""
+    agreeing_ranks: list[list[int]] = field(default_factory=list)
     names: frozenset[str] = frozenset()
 
 

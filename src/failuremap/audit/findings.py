@@ -215,7 +215,7 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
     """Weights that should be equal and are not, where nothing else found says why, or a rank left a step out."""
     if not story.judged or any(step.unmeasured for step in story.judged):  # shards differ, and rightly so
         return None
-    apart = [step for step in story.judged if step.differing]
+    apart = [step for step in story.judged if step.differing and not step.differ_by_rounding]
     at_end, groups = (set[str](), apart[0].agreeing_ranks) if apart else final_agreement(story.ranks)
     names = apart[0].differing if apart else sorted(at_end)
     held_apart = (split_by_hand(story) | dealt_out(story)).union(*(step.experts for step in story.judged))
@@ -227,7 +227,7 @@ def _replicas(story: Story, *, explained: bool) -> Finding | None:
         return None
     signs = {Sign.REPLICAS_DIFFER, Sign.REPLICAS_DIFFER_AT_START if at_start else Sign.REPLICAS_DIFFER_LATER}
     among = apart[0].extent if apart and apart[0].in_part else Extent(len(story.names), len(story.names))
-    sentence = words.replicas_differ(names, among, when) + step_words.agreeing(groups)
+    sentence = words.replicas_differ(names, among, when if apart else None) + step_words.agreeing(groups)
     if skipped:
         signs.add(Sign.STEPS_DIFFER)
         sentence = step_words.left_out_alone(skipped, sentence)

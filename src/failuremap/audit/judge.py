@@ -36,7 +36,8 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
     """Judges one step."""
     judged = Judged(step.number, weights_equal=step.weights_equal, in_part=step.in_part, extent=step.extent)
     judged.differing, judged.names = step.weights_differ_in, frozenset(parameter.name for parameter in step.parameters)
-    judged.agreeing_ranks = step.agreeing_ranks
+    judged.agreeing_ranks, judged.differ_by_rounding = step.agreeing_ranks, step.differ_by_rounding
+    judged.notes += [step_words.DIFFER_BY_ROUNDING] if step.differ_by_rounding else []
     judged.micro_batch_count = len({micro_batch for _, micro_batch in step.keys})
     unwatched = sorted({name for part in step.parts for name in part.unwatched})
     if unwatched:

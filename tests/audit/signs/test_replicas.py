@@ -34,6 +34,19 @@ def test_elements_are_compared_bit_by_bit_and_sums_up_to_rounding():
     assert not compared(rows, EXACT, STARTS, [0, 1]).differs_P.any()
 
 
+def test_weights_that_differ_by_rounding_alone_are_told_from_others():
+    rows = np.array([[0.3, 1.0, 1.0, 0.5, 1.0], [0.3 + 2**-24, 1.0, 1.0 + 1e-7, 0.5, 1.0]])
+    assert compared(rows, EXACT, STARTS, [0, 1]).by_rounding
+    rows[1, 3] += 2**-19
+    assert not compared(rows, EXACT, STARTS, [0, 1]).by_rounding
+
+
+def test_ranks_whose_weights_differ_by_rounding_alone_are_right_with_a_note(tmp_path):
+    rounded = HandJob(counts=((5,),) * 2, weights=lambda own, rank: own * (1 + rank * 2**-23))
+    verdict = diagnose(rounded.write(tmp_path))
+    assert (verdict.outcome, [note for note in verdict.notes if "by rounding alone" in note] != []) == ("right", True)
+
+
 def test_numbers_that_are_not_known_differ_from_none():
     rows = np.array([[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0, 1.0]])
     assert compared(rows, EXACT, STARTS, [0, 1]).groups == [[0, 1]]

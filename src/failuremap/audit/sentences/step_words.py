@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+DIFFER_BY_ROUNDING = (
+    "the weights differ between the ranks, by rounding alone, as where each rank adds something of its own to them and "
+    "takes it away again: the difference grows from step to step; put copies back instead"
+)
 # relative difference up to which coefficients count as the same
 _SAME = 0.01
 

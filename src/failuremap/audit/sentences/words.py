@@ -284,12 +284,12 @@ def not_separable(balance: Balance) -> str:
     )
 
 
-def replicas_differ(names: list[str], among: Extent, step: int) -> str:
-    """Ranks hold different weights, from the start or later."""
+def replicas_differ(names: list[str], among: Extent, step: int | None) -> str:
+    """Ranks hold different weights, from the start, from a later step or, as far as that is known, at the end."""
     which = f"{among.of(len(names))} differ ({listed(names)})."
     if step == 1:
         return f"The ranks do not start from the same weights: {which}"
-    return f"The ranks no longer hold the same weights from step {step} on: {which}"
+    return f"The ranks no longer hold the same weights {f'from step {step} on' if step else 'at the end'}: {which}"
 
 
 def right(noun: str, promise: str, factor: float | None) -> str:

@@ -20,6 +20,8 @@ Mask = NDArray[np.bool_]
 Numbers = NDArray[np.float32]
 T = TypeVar("T")
 
+# of a tensor's largest element: what a few roundings in float32 make, as of a sum that is added and taken away again
+ROUNDING = 2.0**-21
 # groups of ranks that agree are listed up to this many
 _MOST_GROUPS = 8
 
@@ -31,6 +33,8 @@ class Agreement:
     differs_P: Mask
     groups: list[list[int]]
     """Ranks that agree in everything, each with the first of its group; [] where there are too many groups to list."""
+    by_rounding: bool = False
+    """Whether they differ, and no more than a few roundings do."""
 
 
 def compared(rows_RL: Floats, exact_L: Mask, starts: NDArray[np.int64], ranks: Sequence[int]) -> Agreement:
@@ -45,13 +49,25 @@ def compared(rows_RL: Floats, exact_L: Mask, starts: NDArray[np.int64], ranks: S
         starts: Where each parameter begins, and the end.
         ranks: Whose rows these are.
     """
-    differs = np.zeros(len(starts) - 1, dtype=bool)
+    differs, by_rounding = np.zeros(len(starts) - 1, dtype=bool), True
     first_L = rows_RL[0]
     for row in rows_RL[1:]:
         differs |= np.add.reduceat(_unlike(row, first_L, exact_L), starts[:-1]) > 0 if len(differs) else differs
+        by_rounding = by_rounding and _rounded(row, first_L, exact_L, starts)
         first_L = _either(first_L, row)  # stages hold no parameter of one another
     same = [list(ranks)] if not differs.any() else None
-    return Agreement(differs, same or _grouped(ranks, rows_RL, lambda a, b: not _unlike(a, b, exact_L).any(), _either))
+    groups = same or _grouped(ranks, rows_RL, lambda a, b: not _unlike(a, b, exact_L).any(), _either)
+    return Agreement(differs, groups, bool(by_rounding and differs.any()))
+
+
+def _rounded(row: Floats, first: Floats, exact_L: Mask, starts: NDArray[np.int64]) -> bool:
+    """Whether elements that differ do so by a few roundings of the largest one of their tensor."""
+    if len(starts) < 2:
+        return True
+    apart = np.where(exact_L, np.abs(np.nan_to_num(row - first)), 0.0)
+    largest = np.maximum.reduceat(np.where(exact_L, np.abs(np.nan_to_num(first)), 0.0), starts[:-1])
+    sums_alike = not _unlike(row, first, np.zeros_like(exact_L))[~exact_L].any()
+    return sums_alike and bool((np.maximum.reduceat(apart, starts[:-1]) <= ROUNDING * largest).all())
 
 
 def _either(first: Floats, second: Floats) -> Floats:

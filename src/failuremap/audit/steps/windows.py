@@ -56,6 +56,8 @@ class Step:
     """Why it cannot be told what the step owes."""
     agreeing_ranks: list[list[int]] = field(default_factory=list)
     """Ranks that start the step from the same weights, by groups; [] where there are too many groups to list."""
+    differ_by_rounding: bool = False
+    """Whether ranks start from weights that differ, and by no more than a few roundings."""
     parameter_total: int = 0
     """Parameters that the optimizer steps on in all, where fewer were read."""
     sharding: Sharding | None = None
@@ -173,6 +175,7 @@ class Assembler:
             weights_equal=None if agreed is None else not agreed.differs_P.any(),
             weights_differ_in=[] if agreed is None else [parameters[p].name for p in np.flatnonzero(agreed.differs_P)],
             agreeing_ranks=[] if agreed is None else agreed.groups,
+            differ_by_rounding=agreed is not None and agreed.by_rounding,
             weights_RL=weights,
             parts=parts,
             set_aside=aside,
