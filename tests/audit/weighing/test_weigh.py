@@ -127,6 +127,15 @@ def test_the_note_says_at_which_gradient_a_hidden_loss_was_read(function, note):
     assert hidden_losses(backwards) == [f"weights read from the gradient at {note}"]
 
 
+@pytest.mark.parametrize(
+    ("scale", "arrived", "unmoved"), [(2, 0.3, True), (1, 0.3, True), (2, 1, False), (0.6, 0.3, False)]
+)
+def test_a_function_may_weigh_its_units_as_if_1_had_reached_it(scale, arrived, unmoved):
+    hidden = {"function": "cross_entropy_at_hidden", "reduction": "none", "nonzero": 2, "hidden_in": "Fast"}
+
+    assert only_term(passed(loss(2, scale, arrived=arrived, **hidden))).unmoved == unmoved
+
+
 def test_class_weights_count_each_unit_by_its_weight():
     mean = only_term(passed(loss(4, 1.0, weight_sum=2.5)))
     sums = only_term(passed(loss(4, 2.0, weight_sum=2.5, reduction="sum")))

@@ -194,7 +194,7 @@ REPORTS = [
         outcomes=NOT_MEASURED, fixed=NOT_MEASURED, unseen="the term is written out by hand"),
     Report("fused_head", _at("unslothai/unsloth-zoo/pull/434"), "wrong-backward-scale",
         "A fused loss computes its gradients forward, as if none came from above; there, the number of ranks does.",
-        outcomes=NOT_MEASURED, fixed=NOT_MEASURED, unseen="the loss is inside a function of the script's own"),
+        outcomes=CANNOT_TELL, unseen="a factor inside the function would look alike; the reason says what to see to"),
     Report("rowwise_bias", _at("pytorch/torchtitan/pull/4332"), "wrong-backward-scale",
         "A bias that each rank adds its share of trains that many times too slowly.",
         outcomes=CANNOT_TELL, fixed=CANNOT_TELL,

@@ -62,6 +62,14 @@ def factor_inside(total: float, function: str, noun: str) -> str:
     )
 
 
+def unmoved(function: str) -> str:
+    """A function's backward gives what it would if 1 had reached it."""
+    return (
+        f"; another gradient than 1 reached {function}, and its units weigh as if 1 had: see whether its backward "
+        "multiplies by the gradient that it gets (wrong-backward-scale)"
+    )
+
+
 def rows_added_up(total: float, noun: str) -> str:
     """A known fault leaves the same total as a loss that adds up the numbers of a row."""
     return (

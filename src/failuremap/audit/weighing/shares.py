@@ -148,7 +148,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     # what is missing has been said; the rest of the weights follows from it
     if scene.main.signs or (not balance.uneven and not balance.off):
         return
-    followed = balance.followed(scene.fitted.observations[0].ranks[0], scene.asked.full_window)
+    followed = balance.followed(scene.fitted.observations[0].ranks[0], scene.asked.full_window, weighed=not alone)
     seen = scene.signs | weight_signs(balance, scene.fitted, scene.asked)
     seen |= {Sign.LONG_WINDOW} if _divided_as_a_shorter(followed, scene) else set()
     if balance.uneven and not followed and _by_coefficients(balance):
@@ -188,7 +188,8 @@ def _may_be_meant(balance: Balance, asked: Asked) -> str:
     """What a total that has the size of a known fault may be as well; '' if nothing is known of."""
     total, term = balance.total, balance.term
     if term.hidden_in:
-        return loss_words.factor_inside(total, term.hidden_in, asked.noun)
+        said = loss_words.unmoved(term.hidden_in) if term.unmoved else ""
+        return loss_words.factor_inside(total, term.hidden_in, asked.noun) + said
     if term.apart:
         return loss_words.factor_apart(asked.noun, balance.promise)
     as_row = term.row_length > 1 and abs(total / term.row_length - 1) <= TOTAL

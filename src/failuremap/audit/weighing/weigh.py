@@ -50,6 +50,8 @@ class Term:
     """Numbers in each row of a loss that the script itself divides; 0 where they stand in none, or rows differ."""
     hidden_in: str = ""
     """A function of the script's own whose inside is hidden, a factor with it; '' where there is none."""
+    unmoved: bool = False
+    """Whether each unit weighs in that function as if 1 had reached it, and something else did."""
     apart: bool = False
     """Whether units have numbers of the script's own, such as advantages, beside what they weigh here."""
     joined: int = 0
@@ -239,6 +241,7 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         row_counts if in_rows and not rows else None,
         lengths.pop() if len(lengths) == 1 else 0.0,
         next((loss["hidden_in"] for losses in group.values() for loss in losses if _hides_a_factor(loss)), ""),
+        all(_is_unmoved(loss) for losses in group.values() for loss in losses),
         any(loss["function"] == APART for losses in group.values() for loss in losses),
     )
 
@@ -246,6 +249,13 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
 def _hides_a_factor(loss: dict[str, Any]) -> bool:
     """Whether the gradient at the logits may hold a factor beside the weight, as a temperature in the function is."""
     return bool(loss.get("hidden_in", "Softmax") != "Softmax")
+
+
+def _is_unmoved(loss: dict[str, Any]) -> bool:
+    if "arrived" not in loss or not loss["nonzero"] or abs(loss["arrived"] - 1) <= _ALIKE:
+        return False
+    weights = (loss["scale"] / loss["nonzero"], loss["scale"])
+    return any(abs(weight - 1) <= _ALIKE / 10 for weight in weights)
 
 
 def _row_length(loss: dict[str, Any]) -> float:

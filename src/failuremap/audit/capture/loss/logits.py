@@ -116,7 +116,7 @@ class _Reading:
                     weights, classes, parts = self._fit(gradients, reached)
                     function = FUNCTION
             if weights is not None:
-                self._tell(function, weights, classes * parts)
+                self._tell(function, weights, classes * parts, reached)
         except Exception as error:
             self.recorder.note_error("on_loss", error)
         finally:
@@ -139,11 +139,14 @@ class _Reading:
         """Over how many ranks the function has called a collective; 0 where it has called none."""
         return max((len(alike.group) for alike in self.recorder.calls.entries if alike.by == self.name), default=0)
 
-    def _tell(self, function: str, weights: Tensor, classes: int) -> None:
+    def _tell(self, function: str, weights: Tensor, classes: int, reached: tuple[Tensor | None, ...]) -> None:
         self.waiting.remove(self.name)
         if self.name not in self.waiting and self.name in self.unseen:
             self.unseen.remove(self.name)
-        self.recorder.on_loss({**event_of(function, classes, weights, self.place), "hidden_in": self.name})
+        event = {**event_of(function, classes, weights, self.place), "hidden_in": self.name}
+        if self.name != SOFTMAX and type(one := reached[0]) is Tensor and one.numel() == 1:
+            event["arrived"] = one.detach().double().sum()
+        self.recorder.on_loss(event)
 
 
 def _is_held(saved: Any) -> bool:
