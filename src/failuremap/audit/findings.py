@@ -79,7 +79,7 @@ def made_equal(story: Story) -> bool:
     for step in story.judged:
         if apart & step.names and step.weights_equal:
             return True
-        apart |= set(step.differing)
+        apart |= set() if step.differ_by_rounding else set(step.differing)
     return _averaged_each_time(story)
 
 

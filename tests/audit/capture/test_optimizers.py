@@ -198,6 +198,13 @@ def test_a_clip_by_norm_is_written_before_its_step(call, job_server, tmp_path):
     )
 
 
+def test_a_clip_of_some_parameters_says_of_which(job_server, tmp_path):
+    clips = "".join(f"torch.nn.utils.clip_grad_norm_({of}, 0.01)\n" for of in ("model.bias", "model.parameters()"))
+    part, whole = watch(job_server, tmp_path, SGD + "back()\n" + clips + "step.step()").of("clip")
+
+    assert ("parameters" in whole.fields, len(part.fields["parameters"])) == (False, 1)
+
+
 def test_a_step_without_a_clip_has_none(job_server, tmp_path):
     assert watch(job_server, tmp_path, SGD + "back(); step.step()").of("clip") == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from failuremap.audit.capture import collectives
+from failuremap.audit.capture.clipped import some_of
 from failuremap.audit.capture.held.layout import Layout, local, whole
 from failuremap.audit.capture.held.scalers import factor_left
 from failuremap.audit.capture.rates import rates
@@ -242,7 +243,7 @@ def _watch_clip(recorder: Recorder, name: str) -> None:
             on_value_clip(recorder, [listed] if isinstance(listed, Tensor) else listed, limit)
         result = original(listed, *args, **kwargs)
         if name != "clip_grad_value_":
-            on_norm_clip(recorder, name, result, args, kwargs)
+            on_norm_clip(recorder, name, result, args, kwargs, [listed] if isinstance(listed, Tensor) else listed)
         return result
 
     for module in (clip_grad, torch.nn.utils):
@@ -251,8 +252,15 @@ def _watch_clip(recorder: Recorder, name: str) -> None:
 
 
 @quiet
-def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Writes down the norm that was used and the limit, so that the factor is known."""
+def on_norm_clip(
+    recorder: Recorder,
+    name: str,
+    result: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    clipped: Sequence[Tensor] = (),
+) -> None:
+    """Writes down the norm that was used and the limit, so that the factor is known, and of which parameters."""
     limit = kwargs.get("max_norm", args[0] if args else None)
     norm: Any = result if isinstance(result, Tensor) else kwargs.get("total_norm", args[1] if len(args) > 1 else None)
     if limit is None or not is_readable(norm):
@@ -260,8 +268,10 @@ def on_norm_clip(recorder: Recorder, name: str, result: Any, args: tuple[Any, ..
     used = whole(norm, "the norm that gradients are clipped by").item()
     recorder.flush_backward()
     scale = factor_left(recorder)
-    left = {"scale": scale} if scale != 1.0 else {}
-    recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit), **left})
+    left: dict[str, Any] = {"scale": scale} if scale != 1.0 else {}
+    ids = some_of(recorder, clipped) if clipped else None
+    left |= {} if ids is None else {"parameters": ids}
+    recorder.write({"kind": "clip", "function": name, "norm": used, "limit": float(limit), **left}, None, ids)
 
 
 def _gradients(recorder: Recorder, parameter: Tensor) -> list[tuple[Watched | None, Tensor | None]]:

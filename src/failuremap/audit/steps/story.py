@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failuremap.audit.steps.beside import Beside, BesideReader, norms_of
+from failuremap.audit.steps.clipped import clip_of
 from failuremap.audit.steps.discarded import sort_into_runs
 from failuremap.audit.steps.layouts import Layout, layout_of
 from failuremap.audit.steps.record_checks import check_losses, check_size
@@ -205,14 +206,7 @@ class _Story:
             self.waiting.setdefault(id, set()).add(number)
 
     def _clip(self, fields: dict[str, Any], _: NDArray[np.float32]) -> None:
-        self.clips.append(
-            {
-                "norm": float(fields["norm"]),
-                "limit": float(fields["limit"]),
-                "after": self.last_backward,
-                "scale": float(fields.get("scale", 1.0)),
-            }
-        )
+        self.clips.append(clip_of(fields, self.parameters, self.last_backward))
 
     def _value_clip(self, fields: dict[str, Any], payload: NDArray[np.float32]) -> None:
         check_size(payload, self._rows(fields["parameters"]))

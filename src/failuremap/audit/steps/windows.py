@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit.extent import Extent
 from failuremap.audit.signs.replicas import Agreement, compared
+from failuremap.audit.steps.clipped import unclipped
 from failuremap.audit.steps.discarded import Discarded
 from failuremap.audit.steps.joining import Sharding, joined, whole_length, whole_rows
 from failuremap.audit.steps.pipelines import Pipelines, one_rank_a_pipeline
@@ -157,10 +158,12 @@ class Assembler:
                 backwards.append(backward)
                 rows.append(self._sum(rank, backward.chunks, place, starts))
                 altered.append(self._replaced(rank, rows[-1], backward, place, starts))
+        size = int(starts[-1])
         updates = [self._last(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)]
+        updates_RL = np.array([row for row, _ in updates]).reshape(len(updates), size)
+        clipped_alike, updates_RL = unclipped(parts, updates_RL, place, starts)
         weights = np.array([self._weights(rank, part, place, starts) for rank, part in zip(having, parts, strict=True)])
         agreed = self._compare_weights(having, weights, starts, parameters)
-        size = int(starts[-1])
         here = [rank.rank for rank in having]
         return Step(
             number=number + 1,
@@ -170,14 +173,14 @@ class Assembler:
             keys=keys,
             backwards=backwards,
             contributions_KL=np.array(rows).reshape(len(rows), size),
-            updates_RL=np.array([row for row, _ in updates]).reshape(len(updates), size),
+            updates_RL=updates_RL,
             present_RP=np.array([present for _, present in updates]).reshape(len(updates), len(parameters)),
             weights_equal=None if agreed is None else not agreed.differs_P.any(),
             weights_differ_in=[] if agreed is None else [parameters[p].name for p in np.flatnonzero(agreed.differs_P)],
             agreeing_ranks=[] if agreed is None else agreed.groups,
             differ_by_rounding=agreed is not None and agreed.by_rounding,
             weights_RL=weights,
-            parts=parts,
+            parts=clipped_alike,
             set_aside=aside,
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
             altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
