@@ -30,7 +30,10 @@ def test_an_invitation_is_a_link_to_the_public_address(database, capsys):
 
     assert code == 0
     assert re.fullmatch(r"https://maps\.example\.org/join/[\w-]{43}\n", out)
-    assert err == "for 'Ada', works once, within 2 days\n"
+    assert err.splitlines() == [
+        "for 'Ada', works once, within 2 days",
+        f"--database {str(database)!r} is new: `failuremap serve` is to have the same one",
+    ]
     assert database.stat().st_mode & 0o077 == 0
 
 

@@ -112,11 +112,14 @@ def invite_command(name: str, days: float, database: Path, public_url: str) -> N
     from failuremap.site.app.settings import parse_address
 
     address, now = parse_address(public_url), int(time.time())
+    is_new = not database.exists()
     with _members_of(database, make=True) as db:
         secret = invite(db, name, days, now)
         audit_log.write(db, "invited", check_name(name), "", now)
     click.echo(f"{address}/join/{secret}")
     click.echo(f"for {check_name(name)!r}, works once, within {days:g} days", err=True)
+    if is_new:
+        click.echo(f"--database {str(database)!r} is new: `failuremap serve` is to have the same one", err=True)
 
 
 @click.group("member")

@@ -7,7 +7,7 @@ import time
 import argon2
 import pytest
 
-from failuremap.site.app import limits, passwords
+from failuremap.site.app import audit_log, limits, passwords
 from failuremap.site.app.database import opened, transaction
 from failuremap.site.app.limits import Limit, network_of, take
 from failuremap.site.app.settings import Settings, parse_address, parse_networks
@@ -97,6 +97,30 @@ def test_an_address_has_a_limit_over_all_names(database):
         assert waits == [0, 0, 0, 57, 56]
         assert take(db, THREE, "192.0.2.2", NOW) == 0
         assert take(db, THREE, "192.0.2.1", NOW + 60) == 0
+
+
+def test_what_was_counted_while_the_clock_was_a_year_ahead_holds_nobody_back(database):
+    with opened(database) as db, transaction(db):
+        assert [take(db, THREE, "192.0.2.1", NOW + 365 * 86400) for _ in range(4)][-1] > 0
+
+        assert take(db, THREE, "192.0.2.1", NOW) == 0
+
+
+def test_counts_that_are_over_are_deleted_by_the_next_try_of_anybody(database):
+    with opened(database) as db, transaction(db):
+        take(db, limits.JOIN_FROM, "192.0.2.1", NOW)
+        take(db, limits.JOIN_FROM, "192.0.2.2", NOW + limits.JOIN_FROM.within_s)
+
+        assert db.execute("SELECT count(*) FROM limits").fetchone()[0] == 1
+
+
+def test_tries_by_names_of_nobody_fill_no_disk_and_those_of_members_stay(database, monkeypatch):
+    monkeypatch.setattr(audit_log, "KEPT_OF_NOBODY", 3)
+    with opened(database) as db, transaction(db):
+        for member in ("Ada", *[""] * 9):
+            audit_log.write(db, "sign-in failed", member, "192.0.2.1", NOW)
+
+        assert [member for _, _, member, _ in audit_log.last(db, 99)] == ["", "", "", "Ada"]
 
 
 def test_a_restart_forgets_no_try(database):

@@ -41,7 +41,6 @@ def sign_in(visit: Visit) -> Response:
 def _tried(visit: Visit, name: str) -> int:
     """Counts a try by its address and by its name; returns how long to wait."""
     with transaction(visit.db):
-        limits.forget_old(visit.db, visit.now)
         here = limits.take(visit.db, limits.SIGN_IN_FROM, limits.network_of(visit.address), visit.now)
         return here or limits.take(visit.db, limits.SIGN_IN_AS, members.folded(name), visit.now)
 

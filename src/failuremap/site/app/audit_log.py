@@ -5,6 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Literal
 
+KEPT_OF_NOBODY = 50_000
+"""Tries to sign in by a name that nobody has are forgotten so many lines later: strangers write those."""
+
 Event = Literal[
     "invited", "joined", "signed in", "sign-in failed", "signed out", "signed out everywhere", "removed", "handed in",
     "passkey added",
@@ -22,6 +25,9 @@ def write(db: sqlite3.Connection, event: Event, member: str, address: str, now: 
         now: When.
     """
     db.execute("INSERT INTO audit_log (at, event, member, address) VALUES (?, ?, ?, ?)", (now, event, member, address))
+    if not member:
+        forget = "DELETE FROM audit_log WHERE member = '' AND id <= (SELECT max(id) FROM audit_log) - ?"
+        db.execute(forget, (KEPT_OF_NOBODY,))
 
 
 def last(db: sqlite3.Connection, count: int) -> list[tuple[int, str, str, str]]:

@@ -27,7 +27,9 @@ JOIN_FROM = Limit("join from", 30, 15 * 60)
 def take(db: sqlite3.Connection, limit: Limit, subject: str, now: int) -> int:
     """Counts one try; returns 0 where it may go on, otherwise the seconds to wait. Within a transaction."""
     key = _key(limit, subject)
-    db.execute("DELETE FROM limits WHERE subject = ? AND begun <= ?", (key, now - limit.within_s))
+    _forget_old(db, now)
+    over = "DELETE FROM limits WHERE subject = ? AND (begun <= ? OR begun > ?)"  # a clock may have been set back
+    db.execute(over, (key, now - limit.within_s, now + limit.within_s))
     row = db.execute(
         "INSERT INTO limits (subject, begun, taken) VALUES (?, ?, 1) "
         "ON CONFLICT (subject) DO UPDATE SET taken = taken + 1 RETURNING begun, taken",
@@ -41,7 +43,7 @@ def give_back(db: sqlite3.Connection, limit: Limit, subject: str) -> None:
     db.execute("DELETE FROM limits WHERE subject = ?", (_key(limit, subject),))
 
 
-def forget_old(db: sqlite3.Connection, now: int) -> None:
+def _forget_old(db: sqlite3.Connection, now: int) -> None:
     """Deletes the counts that hold nobody back any more."""
     longest = max(limit.within_s for limit in (SIGN_IN_FROM, SIGN_IN_AS, JOIN_FROM))
     db.execute("DELETE FROM limits WHERE begun <= ?", (now - longest,))

@@ -122,5 +122,6 @@ def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:
         raise InvalidArgument(
-            f"--trusted-proxy: {error}; expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8."
+            f"--trusted-proxy: {error}; expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8. "
+            "Several are several options, or stand in the variable with spaces between them."
         ) from error
