@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import ahocorasick
 import pytest
 
 from failuremap.catalogue.records import WITHHELD
@@ -54,21 +56,27 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from leaves(inner, f"{path}.{key}")
 
 
+def standing_in(text: str, patterns: Iterable[str]) -> set[str]:
+    """Return which patterns stand in a text; thousands of them are looked up in one pass."""
+    automaton = _automaton(frozenset(patterns))
+    return {pattern for _, pattern in automaton.iter(text)} if len(automaton) else set()
+
+
+@functools.lru_cache(maxsize=2)
+def _automaton(patterns: frozenset[str]) -> ahocorasick.Automaton:
+    automaton = ahocorasick.Automaton()
+    for pattern in patterns:
+        automaton.add_word(pattern, pattern)
+    automaton.make_automaton()
+    return automaton
+
+
 def found(files: dict[str, bytes], secrets: dict[str, str]) -> list[str]:
     """Return which secrets stand in which file, as they are or as JSON writes them."""
-    texts = list(texts_in(files))
-    everything = "\n".join(text for _, text in texts)
-    there = {
-        what: secret
-        for what, secret in secrets.items()
-        if secret in everything or json.dumps(secret, ensure_ascii=False)[1:-1] in everything
-    }
-    return [
-        f"{what} in {name}"
-        for what, secret in there.items()
-        for name, text in texts
-        if secret in text or json.dumps(secret, ensure_ascii=False)[1:-1] in text
-    ]
+    forms = {what: {secret, json.dumps(secret, ensure_ascii=False)[1:-1]} for what, secret in secrets.items()}
+    patterns = frozenset[str]().union(*forms.values())
+    there = [(name, standing_in(text, patterns)) for name, text in texts_in(files)]
+    return [f"{what} in {name}" for what, either in forms.items() for name, seen in there if either & seen]
 
 
 def open_secrets(cases: list[Case]) -> dict[str, str]:

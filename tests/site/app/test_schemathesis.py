@@ -37,7 +37,7 @@ def test_requests_made_from_the_description_get_answers_that_it_names(require, s
 
     described(visitor, tmp_path)
 
-    code, said = tried(require("schemathesis"), visitor, tmp_path, 40)
+    code, said = tried(require("schemathesis"), visitor, tmp_path, 15)
 
     assert code == 0, said
 

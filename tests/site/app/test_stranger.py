@@ -12,6 +12,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
 
+from catalogue.exchange.leaks import standing_in
 from failuremap.catalogue.exchange.cases import released_cases
 from failuremap.catalogue.exchange.splits import split_of
 from failuremap.catalogue.exchange.tiers import CANARIES, contract_id
@@ -24,7 +25,6 @@ from served import Server, Visitor
 LINK = re.compile(rb"(?:href|src|action)=[\"']([^\"'#]+)|<loc>([^<]+)<|url\(([^)]+)\)")
 SHARED_LINE = 40
 """A line of the repair that is shorter may stand in the open scripts as well."""
-FIRST_WORDS = 6
 OTHERS = """
     sitemap.xml feed.atom modified.csv all.zip search.json index.json SHA256SUMS robots.txt .git/config site.sqlite3
     site.sqlite3-wal assets/ case/ mechanism/?tier=member ?tier=member account candidates/1 health api/openapi.json
@@ -133,39 +133,22 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
-def runs(words: list[str], length: int) -> set[tuple[str, ...]]:
-    """Return the runs of so many words in a text."""
-    return set(zip(*(words[start:] for start in range(length)), strict=False))
-
-
 def leaks(fetched: dict[str, bytes], secrets: Iterable[str]) -> set[tuple[str, str]]:
-    """Return which secret stands at which address; one that the address itself names was told by who asked.
-
-    A secret is first looked up by its first words: texts and secrets are too many to compare each with each.
-    """
-    known: dict[int, dict[tuple[str, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    """Return which secret stands at which address; one that the address itself names was told by who asked."""
+    known: dict[str, list[str]] = defaultdict(list)
     for secret in secrets:
-        start = tuple(words_of(secret)[:FIRST_WORDS])
-        known[len(start)][start].append(secret)
+        known[f" {' '.join(words_of(secret))} "].append(secret)
     addresses: dict[bytes, list[str]] = defaultdict(list)
     for path, content in fetched.items():
         addresses[content].append(path)
     return {
         (path, secret)
         for content, paths in addresses.items()
-        for secret in secrets_in(words_of(readable(content)), known)
+        for words in standing_in(f" {' '.join(words_of(readable(content)))} ", known)
+        for secret in known[words]
         for path in paths
         if secret not in path
     }
-
-
-def secrets_in(words: list[str], known: dict[int, dict[tuple[str, ...], list[str]]]) -> Iterator[str]:
-    """Yield the secrets that stand in a text, given by its words."""
-    begun = [
-        one for length, starts in known.items() for run in runs(words, length) & starts.keys() for one in starts[run]
-    ]
-    text = f" {' '.join(words)} " if begun else ""
-    yield from (secret for secret in begun if f" {' '.join(words_of(secret))} " in text)
 
 
 def all_addresses(slugs: Iterable[str]) -> list[str]:
