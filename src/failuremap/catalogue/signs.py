@@ -169,7 +169,7 @@ class Sign(StrEnum):
     RESULT_UNUSED = (
         "result-unused",
         _SYNCHRONISES,
-        "what is missing was reduced after backward, in a tensor that no update holds",
+        "what is missing was reduced in or after backward, in a tensor that no update holds",
     )
     REDUCTION_UNAWAITED = (
         "reduction-unawaited",

@@ -97,6 +97,36 @@ def test_padding_of_the_buffer_does_not_matter(tmp_path):
     assert names(verdict) == ["result-lost"]
 
 
+@pytest.mark.parametrize(
+    ("passes", "within", "after", "named"),
+    [
+        (1, 1.0, 0.0, "result-lost"),
+        (2, 1.0, 0.0, "result-lost"),
+        (2, 2.0, 0.0, "result-lost"),
+        (1, 0.75, 0.25, "result-lost"),
+        (1, 2.0, 0.0, "never-synchronised"),
+        (2, 0.5, 0.0, "never-synchronised"),
+    ],
+)
+def test_a_sum_in_hooks_of_backward_that_no_update_holds_is_lost_too(passes, within, after, named, tmp_path):
+    hooked = call((0, 1), when="backward", elements=int(within * SIZE), other_elements=0)
+    flushed = [call((0, 1), other_elements=int(after * SIZE))] if after else []
+    verdict = diagnosed(tmp_path, own, [[300] * passes, [200] * passes], hooked, *flushed)
+
+    assert names(verdict) == [named]
+
+
+@pytest.mark.parametrize("waiting", [0, 4])
+def test_buckets_that_nobody_waits_for_are_told_where_the_update_is_right(waiting, tmp_path):
+    hooked = call((0, 1), when="backward", other_elements=0, waiting=waiting)
+    verdict = diagnosed(tmp_path, right, TWO, hooked)
+
+    assert (verdict.outcome, [note for note in verdict.notes if "not waited for" in note] != []) == (
+        "right",
+        waiting > 0,
+    )
+
+
 def test_one_parameter_whose_sum_is_lost_is_named_as_such_too(tmp_path):
     verdict = diagnosed(tmp_path, alone_on("head.weight"), TWO, call((0, 1), calls=1, other_elements=80))
 

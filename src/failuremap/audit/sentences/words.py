@@ -156,8 +156,9 @@ def ranks_apart(vectors: Sequence[Any]) -> str:
 
 
 def coefficients(values: Any, most: int = 8) -> str:
-    """'0.5 0.5 0.25 ...'."""
-    shown = " ".join(f"{value:.4g}" for value in list(values)[:most])
+    """'0.5 0.5 0 ...'."""
+    least = 1e-6 * max(map(abs, values), default=0.0)
+    shown = " ".join(f"{value if abs(value) > least else 0:.4g}" for value in list(values)[:most])
     return shown + (" ..." if len(values) > most else "")
 
 

@@ -118,43 +118,47 @@ def crosses(call: Call) -> bool:
 
 
 def _why(fitted: Fitted, names: set[str]) -> set[Sign]:
-    """Why the updates of these parameters lack contributions, as far as the collectives after backward tell."""
+    """Why the updates of these parameters lack contributions, as far as the collectives behind forward tell."""
     lacks = _lacking(fitted, names)
     parts = [part for part in fitted.step.parts if lacks.get(part.rank)]
-    found = [_after(part, lacks[part.rank]) for part in parts]
+    found = [_late(part, lacks[part.rank]) for part in parts]
     if any(call.errors for calls in found for call in calls):
         return {Sign.REDUCTION_FAILED}
-    sizes = [_size(fitted, part, names) for part in parts]
+    sizes = [(_size(fitted, part, names), len(part.backwards)) for part in parts]
     for sign, told in ((Sign.REDUCTION_UNAWAITED, _unawaited), (Sign.RESULT_UNUSED, _unused)):
         if parts and all(told(calls, size, names) for calls, size in zip(found, sizes, strict=True)):
             return {sign}
     return set()
 
 
-def _after(part: Part, lacks: set[int]) -> list[Call]:
-    """The script's collectives after the last backward, with ranks whose contributions are missing."""
-    calls = (call for call in part.beside.calls if call.when == "after" and call.own and call.crosses)
+def _late(part: Part, lacks: set[int]) -> list[Call]:
+    """The script's collectives in and after backward, with ranks whose contributions are missing."""
+    calls = (call for call in part.beside.calls if call.when != "before" and not call.by and call.own and call.crosses)
     return [call for call in calls if lacks & set(call.ranks)]
 
 
-def _unawaited(calls: list[Call], size: int, names: set[str]) -> bool:
+def _unawaited(calls: list[Call], size: tuple[int, int], names: set[str]) -> bool:
     waiting = [call for call in calls if call.waiting and call.function in _REDUCING]
     held = set[str]().union(*(call.parameters for call in waiting))
-    return names <= held or _as_large(waiting, size)
+    return names <= held or _as_large(waiting, *size)
 
 
-def _unused(calls: list[Call], size: int, names: set[str]) -> bool:
+def _unused(calls: list[Call], size: tuple[int, int], names: set[str]) -> bool:
     reducing = [call for call in calls if call.function in _REDUCING and not call.waiting]
     if any(call.parameters & names for call in reducing):
         return False
-    return _as_large(reducing, size)
+    return _as_large(reducing, *size)
 
 
-def _as_large(calls: list[Call], size: int) -> bool:
-    """Whether as many elements as the gradients have were written elsewhere, up to padding."""
-    others = sum(call.other_elements for call in calls)
-    padding = 0.02 * size + _PADDING * sum(call.calls for call in calls if call.other_elements)
-    return size >= _FEWEST and size <= others <= size + padding
+def _as_large(calls: list[Call], size: int, passes: int) -> bool:
+    """Whether as many elements as the gradients have were written elsewhere, up to padding, in each pass or once.
+
+    What a call within backward writes to is not known, and not in which pass it is.
+    """
+    written = {call: call.elements if call.when == "backward" else call.other_elements for call in calls}
+    others, padding = sum(written.values()), _PADDING * sum(call.calls for call, count in written.items() if count)
+    most = passes if any(call.when == "backward" for call in calls) else 1
+    return size >= _FEWEST and any(size * k <= others <= 1.02 * size * k + padding for k in range(1, most + 1))
 
 
 def _size(fitted: Fitted, part: Part, names: set[str]) -> int:
@@ -194,11 +198,21 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
         yield call_words.own_backward(functions)
     if not judged.one_loss:
         yield from (call_words.gathered_classes(call) for call in gathered_calls(step) if not call.carries_gradient)
-    if any(call.own and call.waiting and call.parameters for call in calls):
+    if any(call.own and call.waiting and call.parameters for call in calls) or _buckets_wait(step):
         yield call_words.UNAWAITED
     yield from map(call_words.no_gradient, _cut_off(step, few=True))
     if not crossings(step):
         yield from _factor_of_group(judged, step)
+
+
+def _buckets_wait(step: Step) -> bool:
+    """Whether nobody waited for what hooks of backward reduce, where it is most of the gradients."""
+    for part, present in zip(step.parts, step.present_RP, strict=True):
+        size = sum(p.size for p, here in zip(step.parameters, present, strict=True) if here)
+        waiting = [call for call in _late(part, set(step.ranks)) if call.waiting and call.when == "backward"]
+        if 2 * sum(call.elements for call in waiting if call.function in _REDUCING) >= max(size, _FEWEST):
+            return True
+    return False
 
 
 def _left_open(judged: Judged, step: Step) -> Iterator[str]:

@@ -70,8 +70,8 @@ MECHANISM = Mechanism(
         "The return value of the all-reduce is dropped.",
     ),
     audit_sees=(
-        "Updates that hold the contributions of the rank, or of its group, and of no other; and, after backward, a "
-        "reduction over the ranks that are missing, of as many elements as these parameters have, into a tensor that "
+        "Updates that hold the contributions of the rank, or of its group, and of no other; and, in or after backward, "
+        "a reduction over the ranks that are missing, of as many elements as these parameters have, into a tensor that "
         "is no gradient. Of parameters with fewer than 32 elements together it doesn't tell."
     ),
     repair=(
