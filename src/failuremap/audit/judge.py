@@ -307,11 +307,21 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         judged.faults.append(_pattern(Sign.UNSYNCHRONISED_TAIL, signs, words.UNSYNCHRONISED_TAIL, fitted, first))
     elif _apart(vectors, errors):
         judged.faults.append(
-            Fault("apart", set(signs), step_words.ranks_apart(vectors), cells=cells(fitted, _rule_of(first, fitted)))
+            Fault("apart", set(signs), _apart_words(fitted, vectors), cells=cells(fitted, _rule_of(first, fitted)))
         )
     else:
         return False
     return True
+
+
+def _apart_words(fitted: Fitted, vectors: list[Floats]) -> str:
+    """What is said of ranks that step apart: by groups, where each holds what its own ranks have and no more."""
+    groups = [observation.ranks for observation in fitted.observations]
+    rules = [rule for rule in (_rule_of(o, fitted) for o in fitted.observations) if rule is not None]
+    shown = [patterns.presence(rule.coefficients_K, rule.errors_K, fitted.nonzero_K) for rule in rules]
+    if len(shown) == len(groups) and all(map(patterns.group_only, shown, [fitted.step.keys] * len(shown), groups)):
+        return step_words.groups_apart(groups)
+    return step_words.ranks_apart(vectors)
 
 
 def _locally_stepped(fitted: Fitted, *, alike: bool) -> list[str]:

@@ -65,6 +65,9 @@ def test_a_sum_of_what_is_missing_that_no_update_holds_is_a_result_that_was_lost
     verdict = diagnose(with_calls(job, tmp_path, lambda rank, _: [call(ACROSS[rank])]))
 
     assert (verdict.outcome, names(verdict)) == ("wrong", ["result-lost"])
+    assert verdict.sentence == (
+        "The ranks are added up in groups that are never added up with each other: ranks 0, 1; ranks 2, 3."
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def own_only(found: Presence, keys: Sequence[Key], observer: int) -> bool:
     )
 
 
+def group_only(found: Presence, keys: Sequence[Key], group: Sequence[int]) -> bool:
+    """The update holds all contributions of these ranks, and none of another."""
+    own = np.array([rank in group for rank, _ in keys])
+    return not (found.gone[own].any() or found.live[~own].any()) and bool(found.gone[~own].any())
+
+
 def unsynchronised_tail(found: Presence, keys: Sequence[Key], observer: int) -> bool:
     """Early micro-batches are there from all ranks, later ones from the own rank alone."""
     others_gone = {

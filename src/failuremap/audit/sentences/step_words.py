@@ -70,6 +70,17 @@ def ranks_apart(vectors: Sequence[Floats]) -> str:
     return words.ranks_apart(vectors)
 
 
+def groups_apart(groups: Sequence[Sequence[int]]) -> str:
+    """Groups of ranks, each of which adds up its own gradients and no others.
+
+    Example:
+        >>> groups_apart([[0, 1], [2, 3]])
+        'The ranks are added up in groups that are never added up with each other: ranks 0, 1; ranks 2, 3.'
+    """
+    shown = "; ".join(map(_ranks, groups[:4])) + (f"; and {len(groups) - 4} more groups" if len(groups) > 4 else "")
+    return f"The ranks are added up in groups that are never added up with each other: {shown}."
+
+
 def momentum(factor: float) -> str:
     """Each update holds the one before, times a factor that no reduction leaves."""
     return f"each update holds {words.number(factor)} times the one before, as momentum that the script adds itself"
