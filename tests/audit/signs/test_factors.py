@@ -6,8 +6,9 @@ import pytest
 
 from audit.traces import HandJob
 from failuremap.audit import diagnose
-from failuremap.audit.faults import Judged
-from failuremap.audit.signs.factors import of_one_model
+from failuremap.audit.faults import Judged, Story
+from failuremap.audit.model import Cell
+from failuremap.audit.signs.factors import judge_factors, of_one_model
 
 
 def steps(*names: str) -> list[Judged]:
@@ -44,3 +45,14 @@ def test_a_ramp_passes_the_factors_of_known_faults_and_is_open(tmp_path):
 @pytest.mark.parametrize("factors", [[2, 2, 1, 1, 1, 1], [2, 4, 0.5, 0.75, 0.75, 0.75]], ids=["two", "never 1"])
 def test_negative_control_few_factors_are_no_ramp(factors, tmp_path):
     assert diagnose(scaled(factors).write(tmp_path)).outcome == "wrong"
+
+
+def test_a_step_whose_loss_was_seen_in_part_says_nothing_of_a_factor():
+    parts = [Judged(n, main_term="value", unit_count=8.0, names=frozenset({"w"})) for n in (1, 2)]
+    for part, known in zip(parts, (0.5, None), strict=True):
+        part.cells, part.factor = [Cell(rank=0, micro_batch=0), Cell(rank=1, micro_batch=0)], known
+    whole = Story([], [], 2, parts, "example", "mean")
+    assert len(judge_factors(whole)[0]) == 1
+
+    parts[1].unmeasured.append("a term was not seen")
+    assert judge_factors(whole) == ([], [])

@@ -55,6 +55,13 @@ def test_a_factor_that_all_units_share_hides_no_rule(factor):
     assert "mean" in wrong.followed(0, 1)
 
 
+def test_the_weight_of_a_term_beside_others_is_no_division_by_the_ranks():
+    half = balance([300, 100], [0.5, 0.5], [0.5, 0.5])
+
+    assert "mean_over_ranks" in half.followed(0, 1)
+    assert half.followed(0, 1, weighed=True) == ["mean", "rank_means_of_window_weighted"]
+
+
 def test_a_contribution_without_a_gradient_hides_no_rule():
     silent = balance([300, 100, 50], [1 / 3, 1 / 3, 0.0], errors=1e-8, live=[True, True, False])
     silent = replace(silent, errors_K=np.array([1e-8, 1e-8, np.inf]))

@@ -104,9 +104,11 @@ def test_labels_that_each_rank_mixes_by_a_number_of_its_own_are_one_mean(tmp_pat
     )
 
 
-def test_mixed_labels_of_unlike_counts_are_as_uneven_as_the_counts(tmp_path):
-    verdict = diagnose(of_two_labels(tmp_path, [(0.9, 0.1), (0.4, 0.6)], [[100], [300]]))
+@pytest.mark.parametrize("weights", [[(0.9, 0.1), (0.4, 0.6)], [(0.5, 0.5)] * 2], ids=["of its own", "halves"])
+def test_mixed_labels_of_unlike_counts_are_as_uneven_as_the_counts(weights, tmp_path):
+    verdict = diagnose(of_two_labels(tmp_path, weights, [[100], [300]]))
 
+    assert len(verdict.findings) == 1
     assert verdict.sentence == "A token on rank 0 weighs 3.00 times a token on rank 1."
     assert [candidate.slug for candidate in verdict.findings[0].candidates] == ["replica-means-ignore-counts"]
 
@@ -140,3 +142,37 @@ def test_labels_that_one_rank_mixes_and_the_other_does_not_are_one_mean(tmp_path
     verdict = diagnose(with_losses(HandJob([[300], [300]], combined(0.5)), tmp_path, change))
 
     assert verdict.sentence == "Every token weighs the same: the update is the mean over all tokens."
+
+
+# ---- terms that some ranks do without
+
+
+def of_two_tasks(folder, first, second):
+    """The losses of each rank's one pass."""
+
+    def change(fields):
+        fields["losses"] = first if fields["losses"][0]["fingerprint"] < 2000 else second
+
+    return with_losses(HandJob([[300], [300]], combined(0.5)), folder, change)
+
+
+LABELS = loss(40, 1.0, function="mse_loss", site="train.py:44")
+
+
+def test_a_mean_that_one_rank_does_without_beside_one_of_all_is_open(tmp_path):
+    verdict = diagnose(of_two_tasks(tmp_path, [loss(300), LABELS], [loss(300)]))
+
+    (reason,) = verdict.reasons
+    assert verdict.outcome == "cannot tell"
+    assert reason == (
+        "mse_loss(mean) at train.py:44: rank 1 has none of it and takes a share of the mean over the ranks, so its "
+        "units weigh 0.5 of their mean together: right if a task has the weight of the ranks that run it, wrong if "
+        "each unit should weigh the same at every step: divide by the units of all ranks then (3 of 3 steps)"
+    )
+
+
+@pytest.mark.parametrize("second", [[LABELS], [loss(300), LABELS]], ids=["a task for each rank", "all have it"])
+def test_negative_control_a_mean_beside_which_no_rank_goes_without(second, tmp_path):
+    first = [loss(300), LABELS] if len(second) > 1 else [loss(300)]
+
+    assert diagnose(of_two_tasks(tmp_path, first, second)).outcome == "right"

@@ -106,3 +106,13 @@ def one_or_several(names: Sequence[str], *, uneven: bool) -> str:
         "each, and then nothing is wrong. Call the loss at one line if it is one; otherwise add up the terms and call "
         "backward once"
     )
+
+
+def lacking(name: str, ranks: Sequence[int], total: float) -> str:
+    """A term that some ranks do without, and that is averaged over all of them."""
+    who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks[:4]))} have"
+    return (
+        f"{name}: {who} none of it and {'takes' if len(ranks) == 1 else 'take'} a share of the mean over the ranks, so "
+        f"its units weigh {total:.3g} of their mean together: right if a task has the weight of the ranks that run it, "
+        "wrong if each unit should weigh the same at every step: divide by the units of all ranks then"
+    )

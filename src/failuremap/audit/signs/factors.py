@@ -86,6 +86,8 @@ def _distinct(values: Sequence[float]) -> int:
 def _by_term(story: Story) -> Iterator[list[Judged]]:
     """The clear steps with more than one contribution, by the term that they were judged by, and the optimizer."""
     clear = [step for step in story.judged if step.cells and not (step.faults or step.doubts or step.unexplained)]
+    # of a loss that was seen in part no total is judged
+    clear = [step for step in clear if step.factor is not None or not step.unmeasured]
     for steps in of_one_model([step for step in clear if len(step.cells) > 1 and step.unit_count > 0]):
         for term in dict.fromkeys(step.main_term for step in steps):
             yield [step for step in steps if step.main_term == term]

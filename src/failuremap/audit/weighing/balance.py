@@ -63,6 +63,14 @@ class Balance:
         return bool(self.term.total_known and len(totals) and (np.abs(totals - 1) <= 1e-6).all())
 
     @property
+    def lacking(self) -> list[int]:
+        """Ranks without this mean, where they take their share of it: those that have it weigh as if all had."""
+        here = {rank for (rank, _), has in zip(self.keys, self.term.has_K, strict=True) if has}
+        others = sorted({rank for rank, _ in self.keys} - here)
+        part = len(here) / (len(here) + len(others))
+        return others if self.plain and not self.uneven and abs(self.total / part - 1) <= TOTAL else []
+
+    @property
     def fair(self) -> float:
         """What one unit should weigh: 1/N for a mean, 1 for a sum."""
         return 1.0 if self.promise == "sum" else 1.0 / max(self.unit_count, 1e-300)
@@ -115,8 +123,14 @@ class Balance:
         )
         return Layout(parts, observer, full_window)
 
-    def followed(self, observer: int, full_window: int) -> list[str]:
-        """Names of all known rules that the measured weights equal, the simpler first."""
+    def followed(self, observer: int, full_window: int, *, weighed: bool = False) -> list[str]:
+        """Names of all known rules that the measured weights equal, the simpler first.
+
+        Args:
+            observer: The rank whose update it is.
+            full_window: Micro-batches of the usual window.
+            weighed: Whether the script may give the term a weight: rules of its shape go before those of a total then.
+        """
         has = self.term.has_K
         shares = (self.coefficients_K * self.term.totals_K)[has]
         scale = np.abs(self.term.totals_K[has])
@@ -127,9 +141,9 @@ class Balance:
         found = match(shares.tolist(), errors.tolist(), layout, tolerance=EVEN - 1)
         total = float(shares.sum())
         by_shape = total > 0 and self.uneven and not silent.any()
-        if not found and by_shape:  # the script may weigh the term, or clip
+        if by_shape and (weighed or not found):  # the script may weigh the term, or clip
             parts, noise = (shares / total).tolist(), (errors / total).tolist()
-            found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1)
+            found = match(parts, noise, layout, _SHAPES, tolerance=EVEN - 1) or found
         return [fit.rule.name for fit in found]
 
     @property

@@ -126,6 +126,8 @@ def _weighed(judged: Judged, scene: Scene, terms: list[Term]) -> Judged:
         if balance.term.spread > ALIKE:
             found.unexplained.append(words.own_weights(balance.term, scene.asked))
             found.cells = [_without_share(cell) if balance is heaviest else cell for cell in found.cells]
+        elif balance.lacking and any(other.term.has_K.all() for other in balances):
+            found.unexplained.append(loss_words.lacking(balance.term.name, balance.lacking, balance.total))
         else:
             found.totals |= {} if balance.uneven or not balance.term.total_known else {balance.term.name: balance.total}
             alone = len(balances) == 1 or balance.plain

@@ -63,7 +63,7 @@ def prefers(joint: Judged, terms: Sequence[Term], found: Judged) -> bool:
     """Whether terms over the same units are believed to be one.
 
     They are where they are a mean together, also one that something behind the loss multiplies, or where what is uneven
-    in each has a name in both.
+    in them has a name together, and none in each or a mean in each pass.
 
     Args:
         joint: What is said of them as one.
@@ -75,7 +75,8 @@ def prefers(joint: Judged, terms: Sequence[Term], found: Judged) -> bool:
     if not found.faults:
         return bool(joint.faults) and any(_is_mean(term) for term in terms if term.joined)
     named = any(fault.followed for fault in found.faults if fault.kind == "weights")
-    return not named and any(fault.followed for fault in joint.faults)
+    parts_of_one = any(_is_mean(term) for term in terms if term.joined)
+    return (parts_of_one or not named) and any(fault.followed for fault in joint.faults)
 
 
 def _is_mean(term: Term) -> bool:

@@ -18,9 +18,9 @@ idle = torch.tensor([[0.7], [0.0]])
 step = torch.optim.SGD(model.parameters(), lr=0.1)
 def logp():
     return model(x).log_softmax(-1).gather(-1, y[..., None])[..., 0]
-def ppo(gain=gain):
+def ppo(gain=gain, far=0.01):
     now = logp()
-    ratio = (now - now.detach() + 0.01).exp()
+    ratio = (now - now.detach() + far).exp()
     return -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain)
 def categorical(logits):
     return torch.distributions.Categorical(logits=logits).log_prob(y)
@@ -37,6 +37,8 @@ TOKENS = {
     "(ppo() * mask).sum() / mask.sum()": [(4, 1.0)],
     "(ppo(idle) * mask).sum() / mask.sum()": [(4, 1.0)],
     "ppo().mean() / 3": [(6, 1 / 3)],
+    "ppo(far=1.0).mean()": [(6, 1.0)],
+    "ppo().mean() + 0 * model(x).square().sum()": [(6, 1.0)],
     "ppo()[mask.bool()].mean()": [(4, 1.0)],
     "torch.where(mask.bool(), ppo(), 0.0).sum() / torch.tensor([8.0])": [(4, 0.5)],
     "-(logp().masked_fill(mask == 0, 0) * gain).sum() / 4": [(4, 1.0)],
@@ -59,6 +61,7 @@ ROWS = {
 LEFT = {
     "-(logp() * (gain * mask)).sum() / mask.sum()": ["LogSoftmax"],
     "ppo(idle).mean()": ["LogSoftmax"],
+    "ppo(idle, far=1.0).mean()": ["LogSoftmax"],
     "((logp() * mask).sum(0) * torch.randn(3)).sum()": ["LogSoftmax"],
     "((rows := logp().sum(-1)) - rows.mean()).pow(2).mean()": ["LogSoftmax"],
     "(ppo().sort(0)[0] * mask).sum()": ["Sort"],

@@ -87,16 +87,21 @@ def _weights(units: Units, gradient: Tensor, ends: list[tuple[int | None, Tensor
     low, high = sizes[live].min(), sizes.max()
     if not bool(high <= low * (1 + _ROUNDINGS * torch.finfo(gradient.dtype).eps)):
         return None
-    if units.of_rows or units.masked:
+    if units.of_rows or units.masked or _holds_no_mask(units):
         return sizes
     reached = [int((rows != 0).sum()) for _, rows in ends]
     arrived = sum(reached) if sum(rows.numel() for _, rows in ends) == sizes.numel() else max(reached)
     if arrived == int(live.sum()):
-        return sizes
-    if not units.masks and not units.unclear and all(bool((numbers != 0).all()) for numbers in units.numbers):
         return sizes
     masks = [mask.reshape(sizes.shape) for mask in units.masks]
     if not masks or any(not bool((mask == masks[0]).all()) for mask in masks):
         return None
     kept = sizes * masks[0]
     return kept if arrived <= int((kept != 0).sum()) else None
+
+
+def _holds_no_mask(units: Units) -> bool:
+    """Whether no unit is masked in what its number is made of: one without a gradient is clipped, and counts."""
+    if units.masks or units.mask_unread or units.unclear:
+        return False
+    return all(bool((numbers != 0).all()) for numbers in units.numbers)

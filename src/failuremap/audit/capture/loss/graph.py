@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from failuremap.audit.capture.loss import likelihoods as likely
 from failuremap.audit.capture.loss import logits
 from failuremap.audit.capture.loss.checkpoints import FUNCTION as CHECKPOINT
 from failuremap.audit.capture.loss.checkpoints import Checkpoints
-from failuremap.audit.capture.loss.unit_tensors import is_times_zero
+from failuremap.audit.capture.loss.unit_tensors import not_times_zero
 from failuremap.audit.capture.prints import handed
 from failuremap.audit.capture.recorder import Recorder
 
@@ -119,7 +119,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         visited.add(way)
         node = way.node
         name = _name_of(node)
-        if name == "AccumulateGrad" or is_marked(node) or is_times_zero(node, name):
+        if name == "AccumulateGrad" or is_marked(node):
             continue
         if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
@@ -170,10 +170,10 @@ def _settled(found: set[str], reductions: list[Any], likelihoods: dict[Any, str]
     return Terms(sorted(found | set(likelihoods.values())), reductions, [(name, n) for n, name in likelihoods.items()])
 
 
-def _inputs(node: Any, name: str, output: int) -> tuple[tuple[Any, int], ...]:
+def _inputs(node: Any, name: str, output: int) -> Sequence[tuple[Any, int]]:
     """The nodes behind one output; DDP passes all results of a forward through one node, each as it is."""
-    following: tuple[tuple[Any, int], ...] = node.next_functions
-    return following[output : output + 1] if name == "_DDPSink" else following
+    following: Sequence[tuple[Any, int]] = node.next_functions
+    return following[output : output + 1] if name == "_DDPSink" else not_times_zero(following, name)
 
 
 def _read_scale(recorder: Recorder, reduction: Any) -> None:

@@ -12,9 +12,9 @@ sums along the rows of a table. Which operands are masks is read from their valu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ _FOLLOWED = _SHAPES | _PICKS | _LINEAR | _LAID_OUT | _BY_ELEMENT | {*_MASKS, "Ga
 _NODE_LIMIT = 2_000
 # DDP passes all results of a forward through one node, each as it is
 SINK = "_DDPSink"
+
+
+E = TypeVar("E", bound=tuple[Any, int])
 
 
 class Way(NamedTuple):
@@ -69,6 +72,8 @@ class Units:
     """Nodes of the log-probabilities that its numbers are made of."""
     masks: list[Tensor] = field(default_factory=list)
     """Masks behind it, true where a unit stays."""
+    mask_unread: bool = False
+    """Whether there is one behind it that says nothing of its units one by one."""
     numbers: list[Tensor] = field(default_factory=list)
     """What its units are multiplied by behind it, which may hold a mask."""
     own_numbers: bool = False
@@ -102,11 +107,11 @@ def find(roots: Iterable[Tensor], sizes: dict[Any, int], is_seen: Callable[[Any]
         if not stack:
             break
         way, path, masked = stack.pop()
-        name, sources = name_of(way.node), way.sources
-        if is_seen(way.node) or is_times_zero(way.node, name):
+        if is_seen(way.node):
             continue
+        name, sources = name_of(way.node), way.sources
         if len(sources) > 1 and _adds_scalars(way, name, sources):
-            stack += [(source, path, masked) for source in sources]
+            stack += [(source, path, masked) for source in not_times_zero(sources, name)]
             continue
         passed = None if way.node in sizes or len(sources) != 1 else _passes(way, name, sources[0])
         if passed is None or math.prod(sources[0].shape) > rows:
@@ -162,9 +167,15 @@ def operand_of(node: Any, name: str) -> Tensor | None:
     return held(node, "self" if constant_first else "other")
 
 
-def is_times_zero(node: Any, name: str) -> bool:
-    """Whether a term is multiplied by 0, so that parameters that no loss needs have a gradient under DDP."""
-    factor = operand_of(node, name) if name == "Mul" else None
+def not_times_zero(sources: Sequence[E], name: str) -> Sequence[E]:
+    """What a node adds up, without a term times 0 beside others, by which all parameters have a gradient under DDP."""
+    if name not in ("Add", "Sub", "Stack", "Cat"):
+        return sources
+    return [source for source in sources if not _is_times_zero(source[0])] or sources
+
+
+def _is_times_zero(node: Any) -> bool:
+    factor = operand_of(node, "Mul") if node is not None and name_of(node) == "Mul" else None
     return factor is not None and not factor.dim() and bool(factor == 0)
 
 
@@ -259,3 +270,5 @@ class _Behind:
     def _keep_mask(self, mask: Tensor | None, stays: bool) -> None:
         if mask is not None and mask.numel() == self.count and not self.units.of_rows:
             self.units.masks.append((mask != 0) if stays else (mask == 0))
+        else:
+            self.units.mask_unread = True
