@@ -42,6 +42,14 @@ def slugs(finding):
 # ---- one finding a kind
 
 
+def test_a_step_at_which_nothing_else_moved_does_not_call_all_parameters_local():
+    alone = Fault("own-rank-only", {Sign.OWN_RANK_ONLY}, "never.", parameters=["b"])
+    local = Fault("local parameters", {Sign.OWN_RANK_ONLY, Sign.SOME_PARAMETERS}, "b is not.", parameters=["b"])
+
+    assert [found.sentence for found in findings(story(step(1, alone), step(2, local)))] == ["b is not."]
+    assert [found.sentence for found in findings(story(step(1, alone), step(2)))] == ["never."]
+
+
 def test_no_fault_is_no_finding():
     assert findings(story(step(1), step(2))) == []
 

@@ -52,7 +52,7 @@ def findings(story: Story) -> list[Finding]:
     kinds = {
         kind: seen for kind, seen in kinds.items() if not kind.startswith("total") or not met_by_chance(story, seen)
     }
-    kinds = sampled.without_repeats(kinds, story)
+    kinds = _without_silent_steps(sampled.without_repeats(kinds, story))
     averaged, split = made_equal(story), split_by_hand(story)
     if averaged or split:
         apart = (Sign.OWN_RANK_ONLY, *(("apart",) if split else ()))
@@ -64,6 +64,18 @@ def findings(story: Story) -> list[Finding]:
     if replicas is not None:
         found.append((_place("missing"), replicas))
     return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def _without_silent_steps(kinds: dict[str, list[tuple[Judged, Fault]]]) -> dict[str, list[tuple[Judged, Fault]]]:
+    """Without steps at which all that moved, or was read, is what other steps show to be stepped on alone.
+
+    The gradient of all others may be zero at first, as that of an adapter whose second half is.
+    """
+    local = set[str]().union(*(fault.parameters for _, fault in kinds.get("local parameters ", ())))
+    alone = kinds.get(f"{Sign.OWN_RANK_ONLY} ", [])
+    kept = [(step, fault) for step, fault in alone if not set(fault.parameters or step.names) <= local]
+    rest = {kind: seen for kind, seen in kinds.items() if seen is not alone}
+    return {f"{Sign.OWN_RANK_ONLY} ": kept, **rest} if kept else rest
 
 
 def _is_often(story: Story, seen: list[tuple[Judged, Fault]]) -> bool:

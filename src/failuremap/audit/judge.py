@@ -302,7 +302,8 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
         sentence = words.local_parameters(local, fitted.step.extent)
         judged.faults.append(Fault("local parameters", told, sentence, parameters=local))
     elif all(own):
-        judged.faults.append(_pattern(Sign.OWN_RANK_ONLY, signs, words.OWN_RANK_ONLY, fitted, first))
+        fault = _pattern(Sign.OWN_RANK_ONLY, signs, words.OWN_RANK_ONLY, fitted, first)
+        judged.faults.append(replace(fault, parameters=_moved(fitted)))
     elif any(tails):
         judged.faults.append(_pattern(Sign.UNSYNCHRONISED_TAIL, signs, words.UNSYNCHRONISED_TAIL, fitted, first))
     elif _apart(vectors, errors):
@@ -312,6 +313,12 @@ def _judge_apart(judged: Judged, fitted: Fitted, signs: set[Sign]) -> bool:
     else:
         return False
     return True
+
+
+def _moved(fitted: Fitted) -> list[str]:
+    """The parameters whose update is not zero; [] where it is so of all."""
+    moved = np.add.reduceat(fitted.step.updates_RL != 0, fitted.step.starts[:-1], axis=1).any(axis=0)
+    return [] if moved.all() else [fitted.step.parameters[p].name for p in np.flatnonzero(moved)]
 
 
 def _apart_words(fitted: Fitted, vectors: list[Floats]) -> str:
