@@ -10,6 +10,7 @@ import pytest
 from failuremap.site.app import audit_log, limits, passwords
 from failuremap.site.app.database import opened, transaction
 from failuremap.site.app.limits import Limit, network_of, take
+from failuremap.site.app.members import MAX_NAME, folded
 from failuremap.site.app.settings import Settings, parse_address, parse_networks
 from failuremap.site.app.visit import address_of
 from served import PASSWORD
@@ -121,6 +122,13 @@ def test_tries_by_names_of_nobody_fill_no_disk_and_those_of_members_stay(databas
             audit_log.write(db, "sign-in failed", member, "192.0.2.1", NOW)
 
         assert [member for _, _, member, _ in audit_log.last(db, 99)] == ["", "", "", "Ada"]
+
+
+def test_the_time_that_a_name_takes_does_not_grow_with_its_length():
+    endless = "ada" + "\u0301\u0316" * 2000  # Python sorts such marks by exchanging neighbours
+
+    assert folded(endless) == folded(endless[:1000])
+    assert folded("\u0061\u030a" * MAX_NAME) == "\u00e5" * MAX_NAME
 
 
 def test_a_restart_forgets_no_try(database):

@@ -41,7 +41,10 @@ class HandedIn:
 def take(visit: Visit, session: Session, case_id: str, source: str, note: str) -> HandedIn:
     """Puts a candidate into the queue, or says why not; once it has a number it is not lost."""
     if case_id not in visit.site.libraries.member.cases:
-        problem = f"case={case_id[:40]!r} is no case of the catalogue; expected an id such as FM-001-1."
+        problem = (
+            f"case={case_id[:40]!r} is no case of the catalogue; expected an id such as FM-001-1. What is held back "
+            "takes no candidates here."
+        )
         return HandedIn(status=404, problem=problem)
     if problem := problem_of(source, note):
         return HandedIn(status=422, problem=problem)
