@@ -40,6 +40,12 @@ def test_a_page_is_found_by_the_same_means(server):
     assert raw(server, b"GET / HTTP/1.1").split(b" ", 2)[1] == b"200"
 
 
+@pytest.mark.parametrize("page", ["/about/", "/api/cases/FM-001-1", "/sign-in", "/health"])
+def test_a_line_break_behind_a_path_is_a_part_of_it(server, page):
+    assert raw(server, f"GET {page} HTTP/1.1".encode()).split(b" ", 2)[1] == b"200"
+    assert raw(server, f"GET {page}%0a HTTP/1.1".encode()).split(b" ", 2)[1] == b"404"
+
+
 def test_a_redirect_never_leads_to_another_host(server):
     for path in ("//evil.example", "//evil.example/mechanism", "/\\evil.example", "/mechanism"):
         location = server.visitor().get(f"{server.url}{path}").headers.get("Location", "/")
