@@ -93,6 +93,11 @@ def may_be_summed(count: int, noun: str) -> str:
     )
 
 
+def calls_as_terms(lines: Sequence[str]) -> str:
+    """Calls of one line with weights of their own."""
+    return f"{' and '.join(lines)}: read as terms with weights of their own, as of several heads, and not as one mean"
+
+
 def taken_for_terms(names: Sequence[str], fault: str) -> str:
     """Losses at several lines, each of which is a mean."""
     return f"{' and '.join(names)} are read as terms of their own; if they are micro-batches of one loss: {fault}"

@@ -12,6 +12,7 @@ from failuremap.audit.fitting.observe import Fitted
 from failuremap.audit.model import Cell
 from failuremap.audit.sentences import loss_words, words
 from failuremap.audit.steps.story import Part
+from failuremap.audit.weighing import calls
 from failuremap.audit.weighing.balance import SURE, TOTAL, Balance
 from failuremap.audit.weighing.two_readings import believed, may_be_summed, prefers, together
 from failuremap.audit.weighing.weigh import Readings, Term, read_losses
@@ -61,6 +62,8 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
             chosen.unexplained.append(loss_words.may_be_summed(ranks, scene.asked.noun))
         elif prefers(found, joint, chosen):
             chosen = found
+    if not chosen.faults and any(term.spread > ALIKE for term in readings.alternatives[0]):
+        chosen = _by_call(judged, scene) or chosen
     # with a part of the loss unseen, its units' total is not all that there is
     judged.faults += [fault for fault in chosen.faults if fault.kind != "total" or not readings.unseen]
     judged.plain_sum, judged.factor = chosen.plain_sum, chosen.factor
@@ -69,6 +72,17 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
     judged.unexplained += chosen.unexplained
     judged.doubts, judged.notes = judged.doubts + chosen.doubts, judged.notes + chosen.notes
     judged.cells, judged.equal_counts, judged.relative_error = chosen.cells, chosen.equal_counts, chosen.relative_error
+
+
+def _by_call(judged: Judged, scene: Scene) -> Judged | None:
+    """What is said of lines that each pass calls several times, each call as a term; None where it isn't believed."""
+    split, lines = calls.by_call(scene.fitted.step.backwards)
+    ways = read_losses(split, scene.asked.unit, scene.fitted.step.used_KP).alternatives if split else []
+    if not ways:
+        return None
+    found = _weighed(judged, scene, ways[0])
+    found.notes.append(loss_words.calls_as_terms(lines))
+    return found if calls.believed(found) else None
 
 
 def _keep_bare_coefficients(judged: Judged, scene: Scene) -> None:
