@@ -78,13 +78,14 @@ def test_what_does_not_fit_stays_unseen(job_server, tmp_path):
     assert (seen.errors, [record.fields["unseen"] for record in seen.of("backward")]) == ([], list(LEFT.values()))
 
 
-def gradient_at_hidden(weights, smoothing=0.0):
+def gradient_at_hidden(weights, smoothing=0.0, features=6, dtype=torch.float32):
     """The gradient at hidden states, and the head behind them."""
     generator = torch.Generator().manual_seed(0)
-    hidden, weight = torch.randn(len(weights), 6, generator=generator), torch.randn(9, 6, generator=generator)
+    hidden = torch.randn(len(weights), features, generator=generator).to(dtype)
+    weight = (torch.randn(9, features, generator=generator) / 4).to(dtype)
     targets = torch.nn.functional.one_hot(torch.randint(0, 9, (len(weights),), generator=generator), 9)
     rows = (hidden @ weight.t()).softmax(1) - (1 - smoothing) * targets - smoothing / 9
-    return (rows * torch.tensor(weights)[:, None]) @ weight, Head(0, hidden, weight, None)
+    return (rows * torch.tensor(weights)[:, None]).to(dtype) @ weight, Head(0, hidden, weight, None, None, dtype)
 
 
 def test_rows_that_are_masked_have_no_weight_and_the_others_one():
@@ -108,6 +109,8 @@ def test_smoothed_labels_and_other_heads_do_not_fit():
     other = gradient_at_hidden([0.5] * 5)[1]
 
     assert weights_of(gradient, [], head) is None
+    gradient = gradient_at_hidden([0.5] * 4)[0]
+    assert weights_of(gradient, [], head) is not None
     assert weights_of(gradient, [], head._replace(weight=other.weight)) is None
 
 
@@ -118,3 +121,34 @@ def test_of_rows_that_are_not_tried_the_gradient_from_above_says_whether_they_ar
     from_above[1] = 2.0
 
     assert weights_of(gradient, [from_above], head) is None
+
+
+# ---- in half precision
+
+ONE, LIVE, ROWS_IN_ALL = 0.7, 15, 20
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("expected", [ONE, ONE / LIVE, ONE / ROWS_IN_ALL], ids=["sum", "mean", "mean-over-all"])
+def test_in_half_precision_the_weight_is_the_one_that_what_arrived_explains(expected, dtype):
+    weights = [0.0 if at % 4 == 0 else expected for at in range(ROWS_IN_ALL)]
+    gradient, head = gradient_at_hidden(weights, features=16, dtype=dtype)
+
+    assert weights_of(gradient, [torch.tensor(ONE)], head).tolist() == [pytest.approx(w, rel=1e-6) for w in weights]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weights": [ONE * 1.05] * 20},
+        {"weights": [ONE] * 10 + [ONE * 1.1] * 10},
+        {"weights": [ONE] * 20, "smoothing": 0.1},
+        {"weights": [ONE] * 20, "features": 6},
+        {"weights": [ONE] * 3},
+    ],
+    ids=["another-weight", "uneven", "smoothed", "few-features", "few-rows"],
+)
+def test_in_half_precision_what_nothing_explains_gives_no_number(given):
+    gradient, head = gradient_at_hidden(**{"features": 16, **given}, dtype=torch.bfloat16)
+
+    assert weights_of(gradient, [torch.tensor(ONE)], head) is None

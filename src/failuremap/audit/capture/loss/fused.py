@@ -62,7 +62,7 @@ def head_of(node: Any, saved: list[Tensor]) -> Head | None:
     inputs = [(place, source, _shape(source, output)) for place, (source, output) in enumerate(node.next_functions)]
     for place, source, shape in inputs:
         hidden = next((kept for kept in saved if kept.dim() > 1 and tuple(kept.shape) == shape), None)
-        if hidden is None or hasattr(source, "variable") or hidden.dtype not in FLOATS:
+        if hidden is None or _is_parameter(source) or hidden.dtype not in FLOATS:
             continue
         features = hidden.shape[-1]
         weight = next((found for found in _weights(inputs, saved, place) if _fits(found, features)), None)
@@ -70,6 +70,12 @@ def head_of(node: Any, saved: list[Tensor]) -> Head | None:
             weight = weight if weight.shape[1] == features else weight.t()
             return Head(place, hidden, weight, _bias(inputs, weight.shape[0]), None, hidden.dtype)
     return None
+
+
+def _is_parameter(source: Any) -> bool:
+    """Whether an input is a parameter, or a copy of one in another type."""
+    edges = source.next_functions if "ToCopy" in source.name() else ((source, 0),)
+    return hasattr(edges[0][0], "variable")
 
 
 def _shape(source: Any, output: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -210,13 +211,23 @@ def _delimited(
     def run(*args: Any, **kwargs: Any) -> Any:
         if not recorder.active or TracingContext.try_get() is not None:  # the compiler differentiates, not the job
             return original(*args, **kwargs)
+        checkpoints.called_from(sys._getframe(1))
+        is_apart = recorder.depth > 0 and not (checkpoints.inside or _starts_at_loss(recorder))
         _begin(recorder, checkpoints, kind, args, kwargs)
+        losses = [] if recorder.backward is None else recorder.backward.losses
+        count = len(losses)
         try:
             return original(*args, **kwargs)
         finally:
+            if is_apart:  # a function differentiates something of its own, and what it makes of it nobody sees
+                del losses[count:]
             recorder.end_backward()
 
     return run
+
+
+def _starts_at_loss(recorder: Recorder) -> bool:
+    return recorder.depth == 1 and recorder.backward is not None and recorder.backward.starts_at_loss
 
 
 def _keep(recorder: Recorder, roots: list[Tensor]) -> None:
@@ -232,7 +243,7 @@ def _begin(
     try:
         outer = recorder.backward if recorder.depth == 1 else None
         inner = recorder.depth > 0 and checkpoints.inside
-        if recorder.depth == 0 or inner or (outer is not None and outer.starts_at_loss):
+        if recorder.depth == 0 or inner or _starts_at_loss(recorder):
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
             listed = [roots] if isinstance(roots, Tensor) else roots or ()
             tensors = [root for root in listed if isinstance(root, Tensor)]

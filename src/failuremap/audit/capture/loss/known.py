@@ -10,10 +10,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
-_IGNORED = -100
+# what Liger's functions are called with; an argument that is not among these may change what a unit weighs
+_LIGERS = frozenset(
+    """ctx _input weight target bias ce_weight ignore_index lse_square_scale label_smoothing reduction softcap
+    return_z_loss accum_dtype use_token_scaling return_token_accuracy return_predicted_tokens ce_impl ce_mode
+    chunk_mem_const""".split()
+)
 
 
 class NotTold(Exception):
@@ -42,10 +44,10 @@ def arguments_of(function: type, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 
 def _liger(given: dict[str, Any], node: Any) -> dict[str, Any]:
-    # before it put the gradients of single tokens off, it multiplied all of them by that of the first
+    # versions that do not put the gradients of single tokens off multiply all of them by that of the first
     if given["reduction"] == "none" and not node.defer_grads:
         raise NotTold
-    if given["use_token_scaling"]:  # every token by its own probability
+    if given.get("use_token_scaling"):  # every token by its own probability
         raise NotTold
     return {**_common(given), "input": given["weight"].t(), "weight": given["ce_weight"]}
 
@@ -54,28 +56,13 @@ def _liger_on_logits(given: dict[str, Any], _: Any) -> dict[str, Any]:
     return {**_common(given), "input": given["_input"], "weight": given["weight"]}
 
 
-def _cut(given: dict[str, Any], _: Any) -> dict[str, Any]:
-    params = given["params"]
-    targets: Tensor = params.targets
-    if params.valids is not None:  # the places that are kept; with a shift the target is that of the next place
-        kept = torch.zeros_like(targets, dtype=torch.bool)
-        kept[params.valids.long() + int(params.shift)] = True
-        targets = torch.where(kept, targets, _IGNORED)
-    return {
-        "input": given["c"].t(),
-        "target": targets.reshape(params.batch_shape),
-        "weight": None,
-        "ignore_index": _IGNORED,
-        "reduction": params.reduction,
-    }
-
-
 def _common(given: dict[str, Any]) -> dict[str, Any]:
+    if not _LIGERS.issuperset(given):
+        raise NotTold
     return {name: given[name] for name in ("target", "ignore_index", "reduction")}
 
 
 _READ: dict[tuple[str, str], Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     ("liger_kernel", "LigerFusedLinearCrossEntropyFunction"): _liger,
     ("liger_kernel", "LigerCrossEntropyFunction"): _liger_on_logits,
-    ("cut_cross_entropy", "LinearCrossEntropyFunction"): _cut,
 }
