@@ -98,6 +98,8 @@ class Judged:
     """Parameters that each rank steps on alone, as far as the rest's factor, where activations cross the ranks."""
     averages_weights: bool = False
     """Whether as much as all weights was reduced before the backward passes."""
+    mixes_weights: bool = False
+    """Whether each rank sent as many numbers as its weights have before the backward passes."""
     held_by_some: set[str] = field(default_factory=set)
     """Parameters that not every rank has an update of."""
     plain_sum: bool = False

@@ -96,14 +96,16 @@ def made_equal(story: Story) -> bool:
 
 
 def _averaged_each_time(story: Story) -> bool:
-    """Whether the weights are averaged after every step that the ranks take on their own gradients."""
+    """Whether the weights are averaged, or mixed, after every step that the ranks take on their own gradients."""
     alone = [
         after
         for before, after in pairwise(story.judged)
         if before.names & after.names and any(fault.kind == str(Sign.OWN_RANK_ONLY) for fault in before.faults)
     ]
     compared = [step for step in alone if step.weights_equal is not None]
-    return bool(compared) and all(step.weights_equal and step.averages_weights for step in compared)
+    return bool(compared) and all(
+        step.averages_weights if step.weights_equal else step.mixes_weights for step in compared
+    )
 
 
 def split_by_hand(story: Story) -> set[str]:

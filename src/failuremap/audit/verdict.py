@@ -184,7 +184,8 @@ def _reasons(story: Story) -> list[str]:
         apart = [step_words.end_apart(sorted(names))] if names else []
         return [*reasons, in_words_of(story.traces, words.NO_STEP), *apart]
     if made_equal(story):
-        reasons.append(words.LOCAL_SGD)
+        equal = any(step.weights_equal for step in story.judged[1:])
+        reasons.append(words.LOCAL_SGD if equal else step_words.WEIGHTS_MIXED)
     reasons += [call_words.dealt_out(sorted(names))] if (names := dealt_out(story)) else []
     if split_by_hand(story):
         reasons.append(call_words.STAGES if story.judged[0].stages else call_words.ONE_MODEL)

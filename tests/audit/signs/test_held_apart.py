@@ -11,7 +11,7 @@ from audit.calling import SIZE, call, on_gradients, with_calls
 from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.model import Verdict
-from failuremap.audit.sentences import call_words, words
+from failuremap.audit.sentences import call_words, step_words, words
 
 TWO = [[400], [100]]
 EVEN = [[300], [300]]
@@ -93,7 +93,7 @@ def test_the_reason_says_what_of_a_pipeline_is_open():
         ([sent()], [], _Stages),
         ([sent(when="after")], [sent(when="after")], _Stages),
         ([sent(elements=1)], [sent(elements=1)], _Stages),
-        ([sent()], [sent()], HandJob),
+        ([sent(elements=SIZE - 1)], [sent(elements=SIZE - 1)], HandJob),
     ],
     ids=["nothing is sent", "by one rank", "after backward", "one number", "all have a loss"],
 )
@@ -265,6 +265,27 @@ def test_ranks_that_average_their_weights_after_each_step_are_not_accused(tmp_pa
     verdict = diagnose(with_calls(job, tmp_path, lambda _, step: [averaged()] if step else []))
 
     assert (verdict.outcome, verdict.findings, verdict.reasons) == ("cannot tell", [], [words.LOCAL_SGD])
+
+
+class _Apart(HandJob):
+    """A job whose ranks never have the same weights."""
+
+    def _step_numbers(self, window: Any, rank: int, weights: Any) -> Any:
+        return super()._step_numbers(window, rank, weights + rank * min(window.number, 1))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ranks_that_send_their_weights_to_others_between_the_steps_are_not_accused(times, tmp_path):
+    sent = averaged(function="isend", own=False, elements=times * SIZE)
+    verdict = diagnose(with_calls(_Apart(TWO, own), tmp_path, lambda _, step: [sent] if step else []))
+
+    assert (verdict.outcome, verdict.findings, verdict.reasons) == ("cannot tell", [], [step_words.WEIGHTS_MIXED])
+
+
+def test_negative_control_ranks_that_send_something_else_are(tmp_path):
+    sent = averaged(function="isend", own=False, elements=SIZE - 1)
+
+    assert names(diagnose(with_calls(_Apart(TWO, own), tmp_path, lambda *_: [sent]))) == ["never-synchronised"]
 
 
 @pytest.mark.parametrize(

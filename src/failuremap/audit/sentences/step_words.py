@@ -19,6 +19,10 @@ DIFFER_BY_ROUNDING = (
     "the weights differ between the ranks, by rounding alone, as where each rank adds something of its own to them and "
     "takes it away again: the difference grows from step to step; put copies back instead"
 )
+WEIGHTS_MIXED = (
+    "the ranks step on their own gradients, and send as many numbers as their weights have between the steps: they "
+    "seem to mix their weights (as gossip, or decentralised, SGD does), which do not become equal"
+)
 # relative difference up to which coefficients count as the same
 _SAME = 0.01
 

@@ -27,6 +27,7 @@ Mask = NDArray[np.bool_]
 _LACKING = ("own-rank-only", "apart", "local parameters", "local, unused", "other parameters")
 _REDUCING = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_single",
              "reduce_scatter_tensor", "all_gather", "all_gather_single", "all_gather_into_tensor")  # fmt: skip
+_SENDING = ("send", "isend")
 # a sum of fewer elements than this is as well a loss or a norm for the log
 _FEWEST = 32
 # what is added to gradients that are laid into one buffer, for each call
@@ -44,7 +45,8 @@ _FIGURES = 32
 def tell_calls(judged: Judged, fitted: Fitted) -> None:
     """Adds to the faults of a step why contributions are missing, and to its notes what was not weighed."""
     step = fitted.step
-    judged.one_model, judged.averages_weights = one_model(step), averages_weights(step)
+    judged.one_model = one_model(step)
+    judged.averages_weights, judged.mixes_weights = averages_weights(step), mixes_weights(step)
     held = step.present_RP.sum(axis=0)
     judged.held_by_some = {
         p.name for p, count in zip(step.parameters, held, strict=True) if 0 < count < len(step.ranks)
@@ -93,6 +95,17 @@ def averages_weights(step: Step) -> bool:
         sum(call.elements for call in part.beside.calls if _reduces_early(call)) >= sum(p.size for p in step.parameters)
         for part in step.parts
     )
+
+
+def mixes_weights(step: Step) -> bool:
+    """Whether each rank sent as many numbers as its weights have, or a multiple, before the backward passes."""
+    size = sum(parameter.size for parameter in step.parameters)
+    return size > 0 and all(any(_is_as_large(call, size) for call in part.beside.calls) for part in step.parts)
+
+
+def _is_as_large(call: Call, size: int) -> bool:
+    sends = call.when == "before" and call.function in _SENDING and call.crosses
+    return sends and call.elements > 0 and call.elements % size == 0
 
 
 def _reduces_early(call: Call) -> bool:
@@ -228,7 +241,7 @@ def _cut_off(step: Step, *, few: bool) -> list[Call]:
     """Calls that take a tensor with a gradient which autograd does not follow; few numbers are figures for a log."""
     calls = [call for part in step.parts for call in part.beside.calls if call.crosses]
     if step.pipelines is not None:  # the stage before goes on from what comes back
-        calls = [call for call in calls if call.function not in ("send", "isend")]
+        calls = [call for call in calls if call.function not in _SENDING]
     sites = {call.site for call in gathered_calls(step)}
     found = {call.site: call for call in calls if call.own and call.when == "before" and not call.by}.values()
     return [
