@@ -21,14 +21,14 @@ class Remedy:
 
 
 _ATTACHED = """\
-handle = failuremap.attach(model, loss="{loss}")
+handle = failuremap.attach(model, loss="mean")
 ...
-handle.backward(loss{count})    # in the place of loss.backward()
-handle.step()                   # before clipping and optimizer.step()"""
+handle.backward(loss, count=count)    # in the place of loss.backward()
+handle.step()                         # before clipping and optimizer.step()"""
 _REMEDIES = {
     "weighted_mean": Remedy(
         "failuremap.aggregate(gradients, counts=counts)",
-        _ATTACHED.format(loss="mean", count=", count=count"),
+        _ATTACHED,
     ),
     "mean": Remedy('failuremap.aggregate(gradients, rule="mean")', ""),
     "sum": Remedy('failuremap.aggregate(parts, rule="sum")', ""),
