@@ -137,8 +137,17 @@ def test_a_kept_trace_is_diagnosed_again_and_never_overwritten(user):
 
     diagnosed, again = user.run("diagnose", "kept"), user.run("audit", "--trace", "kept", "--", PYTHON, "train.py")
 
-    assert diagnosed[0] == 3 and "not measured" in diagnosed[1]
+    assert diagnosed[0] == 3 and "not measured" in diagnosed[1] and "other runs" not in diagnosed[1]
     assert again[0] == 2 and again[2].startswith(f"error: --trace='{user.folder}/kept' holds another run's trace")
+
+
+def test_a_folder_of_runs_says_where_they_lie(user):
+    (user.folder / "runs" / "1").mkdir(parents=True)
+    (user.folder / "runs" / "1" / "rank00000-7.trace").touch()
+
+    code, out, _ = user.run("diagnose", "runs")
+
+    assert code == 3 and "other runs lie in runs/1: diagnose each by its own folder" in out
 
 
 BAD = {

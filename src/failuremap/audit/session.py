@@ -80,6 +80,16 @@ def _only_aborted_at_exit(folder: Path, ending: launch.Ending) -> bool:
     return bool(traces) and all(trace.end is not None for trace in traces)
 
 
+def with_runs_below(verdict: Verdict, folder: Path) -> Verdict:
+    """Add where other runs lie, so that an earlier one, or none, is not taken for what its user meant."""
+    below = sorted({str(path.parent) for path in folder.glob("**/*.trace")} - {str(folder)})
+    if not below:
+        return verdict
+    kind = "notes" if verdict.evidence.step_count else "reasons"
+    found = f"other runs lie in {', '.join(below[:5])}: diagnose each by its own folder"
+    return verdict.model_copy(update={kind: [*getattr(verdict, kind), found]})
+
+
 def without_ranks(verdict: Verdict, missing: Sequence[int], folder: Path, seconds: float) -> Verdict:
     """Lower a verdict to "cannot tell" because the supervisors of some ranks were not heard of."""
     ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"

@@ -70,7 +70,8 @@ def diagnose_command(trace_dir: Path, **given: Any) -> int:
 
     options = Options(**given)
     check_outputs(options)
-    return show(diagnose(trace_dir, unit=options.unit, promise=options.promise), options)
+    verdict = diagnose(trace_dir, unit=options.unit, promise=options.promise)
+    return show(session.with_runs_below(verdict, trace_dir), options)
 
 
 @click.command("probe")
