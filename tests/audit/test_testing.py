@@ -121,12 +121,11 @@ def test_name(audit):
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_tests_of_a_script_and_of_a_function_run_alone_and_on_several_workers(tmp_path, workers):
+def test_tests_of_a_script_and_of_a_function_run_on_several_workers(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "test_train.py").write_text(TESTS)
 
-    result = pytest_in(tmp_path, "-n", workers)
+    result = pytest_in(tmp_path, "-n", "2")
 
     assert "1 failed, 2 passed" in result.stdout, result.stdout
     assert "AssertionError: the audit says 'wrong', expected 'right'" in result.stdout

@@ -13,7 +13,7 @@ from failuremap.score.mutants import Mutant, equivalents, mutants
 from score.kills import key_of, killers, thin
 from score.stand_in import outcome
 
-KEYS = [bytes([number]) * 32 for number in range(3)]
+KEYS = [bytes([number]) * 32 for number in range(2)]
 ENTRIES = [entry for entry in mechanisms().values() if entry.stages]
 FEW = ["replica-means-ignore-counts", "partials-averaged"]
 
