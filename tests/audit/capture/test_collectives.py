@@ -136,16 +136,18 @@ def test_a_tensor_that_carries_a_gradient_into_a_plain_call_is_told(job_server, 
         dist.all_gather(parts, out.detach())
         with torch.no_grad():
             dist.all_gather(parts, out)
+            dist.all_gather(parts, out + 1)
         F.cross_entropy(out, y).backward()
         step.step()
         """,
     )
 
     (calls,) = calls_of(seen)
-    assert [(call.get("carries_gradient", False), call.get("rows", 0)) for call in calls] == [
-        (True, 10),
-        (False, 10),
-        (False, 0),
+    assert [(call.get("carries_gradient", False), call.get("rows", 0), "cut_off" in call) for call in calls] == [
+        (True, 10, False),
+        (False, 10, False),
+        (False, 10, True),
+        (False, 0, False),
     ]
 
 

@@ -70,6 +70,13 @@ def test_parts_that_are_averaged_are_named(entry, tmp_path):
     assert [cell.share for cell in verdict.cells] == pytest.approx([0.5, 0.5], rel=1e-3)
 
 
+def test_rows_that_are_gathered_under_no_grad_and_are_classes_of_a_loss_leave_it_open(tmp_path):
+    verdict = verdict_of(tmp_path, 0.5, gather(cut_off=True), job=HandJob)
+
+    assert verdict.outcome == "cannot tell"
+    assert "a loss chooses from 10 classes, as many as all_gather at train.py:7 brings rows" in verdict.reasons[0]
+
+
 @pytest.mark.parametrize("entry", [gather(), layer()], ids=["detached", "a backward that calls nothing"])
 def test_parts_that_are_added_up_are_right_and_no_factor_too_many(entry, tmp_path):
     verdict = verdict_of(tmp_path, 1.0, entry)
@@ -134,8 +141,19 @@ def test_rows_that_are_set_against_all_others_are_rows_of_all_ranks_too(entry, t
         [gather(when="after")],
         [layer(), layer(when="backward", function="all_reduce")],
         [layer(own=False)],
+        [layer(), layer(when="backward", function="all_reduce"), gather()],
+        [gather(rows=0, by="_AllGather", own=False), gather(cut_off=True)],
     ],
-    ids=["nothing", "other rows", "alone", "for the log", "a backward that sums", "of torch"],
+    ids=[
+        "nothing",
+        "other rows",
+        "alone",
+        "for the log",
+        "a backward that sums",
+        "of torch",
+        "for a metric, beside a backward that sums",
+        "for a metric, beside that of torch",
+    ],
 )
 def test_negative_control_other_calls_leave_the_mean_right(calls, tmp_path):
     assert verdict_of(tmp_path, 0.5, *calls).outcome == "right"

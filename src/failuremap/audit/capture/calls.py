@@ -38,6 +38,8 @@ class Alike(NamedTuple):
     """Whether a tensor goes in whose gradient autograd follows up to there, and no further."""
     rows: int
     """Rows that come together, where they come without a gradient; else 0."""
+    cut_off: bool = False
+    """Whether these rows are of a tensor with a gradient, which is gathered under no_grad."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Entry:
         met = [(gradients.at(start, stop), elements) for start, stop, elements in self.written(backward_count)]
         optional = {
             "op": alike.op, "by": alike.by, "carries_gradient": alike.carries_gradient,
-            "rows": alike.rows, "waiting": self.waiting, "errors": self.errors,
+            "rows": alike.rows, "cut_off": alike.cut_off, "waiting": self.waiting, "errors": self.errors,
             "parameters": sorted({id for ids, _ in met for id in ids}),
             "other_elements": sum(elements for ids, elements in met if not ids),
             "sent": [number.item() for number in self.sent], "passes": alike.backward_count if self.sent else 0,

@@ -140,6 +140,9 @@ def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[st
         running = torch._C._current_graph_task_id() != -1
         plain = floating and not caller.by and not running
         following = plain and elements > 1 and torch.is_grad_enabled()
+        held = any(tensor.requires_grad for tensor in sent)
+        # under no_grad, too: a script may put its own rows back afterwards
+        gathers = plain and elements > 1 and name in _GATHERS and (following or held)
         alike = Alike(
             name,
             operation,
@@ -149,8 +152,9 @@ def _noted(recorder: Recorder, name: str, args: tuple[Any, ...], kwargs: dict[st
             caller.by,
             caller.own,
             caller.site,
-            following and any(tensor.requires_grad for tensor in sent),
-            sum(len(tensor) for tensor in received if tensor.dim()) if following and name in _GATHERS else 0,
+            following and held,
+            sum(len(tensor) for tensor in received if tensor.dim()) if gathers else 0,
+            gathers and not following,
         )
         entry = recorder.calls.add(alike, elements, [span for span in map(_span, received) if span] if plain else [])
         if name in ("send", "isend") and plain and not recorder.stages.known and len(entry.sent) < _PRINT_LIMIT:

@@ -67,7 +67,9 @@ def crossings(step: Step) -> set[Sign]:
 
 def unseen_crossings(step: Step) -> set[Sign]:
     """Whether a tensor with a gradient crosses the ranks in a call that autograd doesn't see."""
-    found = _cut_off(step, few=False) or [call for call in gathered_calls(step) if call.carries_gradient]
+    found = _cut_off(step, few=False) or [
+        call for call in gathered_calls(step) if call.carries_gradient or call.cut_off
+    ]
     return {Sign.CROSSES_UNSEEN} if found else set()
 
 
@@ -210,7 +212,8 @@ def _notes(judged: Judged, step: Step) -> Iterator[str]:
     if functions := functions_of(step):
         yield call_words.own_backward(functions)
     if not judged.one_loss:
-        yield from (call_words.gathered_classes(call) for call in gathered_calls(step) if not call.carries_gradient)
+        frozen = (call for call in gathered_calls(step) if not (call.carries_gradient or call.cut_off))
+        yield from map(call_words.gathered_classes, frozen)
     if any(call.own and call.waiting and call.parameters for call in calls) or _buckets_wait(step):
         yield call_words.UNAWAITED
     yield from map(call_words.no_gradient, _cut_off(step, few=True))
@@ -232,7 +235,8 @@ def _left_open(judged: Judged, step: Step) -> Iterator[str]:
     """What crosses the ranks in a way that may take a part of the gradient, so that nothing can be called right."""
     if not judged.one_loss:
         yield from map(call_words.no_gradient, _cut_off(step, few=False))
-        yield from (call_words.gathered_classes(call) for call in gathered_calls(step) if call.carries_gradient)
+        cut = (call for call in gathered_calls(step) if call.carries_gradient or call.cut_off)
+        yield from map(call_words.gathered_classes, cut)
     if crossings(step):
         yield from _factor_of_group(judged, step)
 

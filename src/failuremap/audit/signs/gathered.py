@@ -17,6 +17,8 @@ from failuremap.audit.steps.beside import Call
 from failuremap.audit.steps.windows import Step
 from failuremap.catalogue.signs import Sign
 
+# functions of torch.distributed.nn that gather, and hand the gradient back
+_OF_TORCH = ("_AllGather", "_AllGatherBase")
 # relative difference up to which a total weight is the one that is asked for
 _SAME = 0.01
 
@@ -68,7 +70,24 @@ def _shared(fitted: Fitted) -> Call | None:
 def _detached(step: Step) -> list[Call]:
     """Gathers of the script's own before a backward, that autograd doesn't see."""
     calls = (call for part in step.parts for call in part.beside.calls)
-    return [call for call in calls if call.crosses and call.own and call.when == "before" and not call.by and call.rows]
+    found = [
+        call for call in calls if call.crosses and call.own and call.when == "before" and not call.by and call.rows
+    ]
+    followed = _followed(step)
+    return [call for call in found if (call.ranks, call.elements / call.calls) not in followed]
+
+
+def _followed(step: Step) -> set[tuple[tuple[int, ...], float]]:
+    """Ranks and elements of gathers that autograd does see: one beside them, of as much, is for a metric."""
+    calls = [call for part in step.parts for call in part.beside.calls if call.crosses and call.by]
+    back = {call.by for call in calls if call.when == "backward"}
+    return {
+        (call.ranks, call.elements / call.calls)
+        for call in calls
+        if call.when == "before"
+        and call.function.startswith("all_gather")
+        and (call.by in back or call.by in _OF_TORCH)
+    }
 
 
 def _one_way(step: Step) -> list[Call]:

@@ -40,6 +40,8 @@ class Call:
     """Numbers by which what is sent is known again on another rank."""
     passes: int = 0
     """Backward passes that had ended before it was sent."""
+    cut_off: bool = False
+    """Whether the rows are of a tensor with a gradient, which is gathered under no_grad."""
     gradients: frozenset[float] = frozenset()
     """Of what is sent, those that are the gradient of something that was received."""
 
@@ -106,6 +108,7 @@ class BesideReader:
             carries_gradient=bool(fields.get("carries_gradient", False)), rows=int(fields.get("rows", 0)),
             errors=tuple(map(str, fields.get("errors", ()))),
             sent=tuple(map(float, fields.get("sent", ()))), passes=int(fields.get("passes", 0)),
+            cut_off=bool(fields.get("cut_off", False)),
             gradients=frozenset(map(float, fields.get("gradients", ()))),
         )  # fmt: skip
 
