@@ -123,6 +123,12 @@ def test_the_links_of_a_page_lead_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_page_of_the_docs_is_in_their_list():
+    listed = set(re.findall(r"\]\(([\w/.-]+\.md)\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8")))
+
+    assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} | {"frameworks/index.md"}
+
+
 def test_the_readme_shows_code_and_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
 
