@@ -55,7 +55,7 @@ WITHOUT = pytest.param("", marks=pytest.mark.skip(reason=f"none of {', '.join(NA
 @pytest.mark.slow
 @pytest.mark.parametrize("version", OTHERS or [WITHOUT])
 def test_scripts_give_there_what_is_recorded(version):
-    own = jobs_of()[list(OTHERS).index(version) :: len(OTHERS)]
+    own = list(jobs_of())[list(OTHERS).index(version) :: len(OTHERS)]
 
     def problem(job: Job) -> str:
         script = render(job.entry, job.stage, job.variant)
