@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from statistics import median
 
-from support.runs import run, verdict
+from support.own import own_share, own_steps
+from support.runs import verdict
 from support.turns import pairs, standard_error
 
-JOB = Path(__file__).parent / "jobs" / "own_time.py"
 EVERY, IN_FULL = 64, 2
 # steps at the start, all of which are read in full
 FIRST = 8
@@ -28,12 +27,11 @@ def left_on(full: float, part: float) -> float:
     return (IN_FULL * full + (EVERY - IN_FULL) * part) / EVERY
 
 
-def own_share(size: str, steps: int) -> float:
+def left_on_share(size: str, steps: int) -> float:
     """Measure what the audit's own code takes; print it for each kind of window."""
-    job = run(["--size", size, "--steps", str(steps)], audited=False, script=JOB)
-    taken = [step for rank in job.ranks for step in rank["steps"][1:]]
+    taken = own_steps(["--size", size, "--steps", str(steps), "--every", str(EVERY)])
     kinds = [[step for step in taken if step["in_part"] is kind] for kind in (False, True)]
-    full, part = (median(step["own"] / (step["cpu"] - step["own"]) for step in kind) for kind in kinds)
+    full, part = map(own_share, kinds)
     print(
         f"own code: in full {100 * full:.2f} % of {len(kinds[0])} steps, in part {100 * part:.3f} % of {len(kinds[1])}"
     )
@@ -58,6 +56,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=110, help="for the steps in turn")
     options = parser.parse_args()
     share, error = whole_share(options.size, options.steps, options.seconds)
-    own = own_share(options.size, options.own_steps)
+    own = left_on_share(options.size, options.own_steps)
     missed = verdict("own CPU time of an audit left on, over that of the job", 1 + own, BAR)
     sys.exit(missed or verdict("what two jobs in turn say at least", 1 + share - 2 * error, BAR))

@@ -6,7 +6,6 @@ of the audit: nothing of it is switched off, it isn't there.
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import subprocess
@@ -19,7 +18,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from support.runs import RANK_COUNT, SCRIPT, WARM_UP, command, plain_environment, verdict
+from support.runs import RANK_COUNT, SCRIPT, WARM_UP, command, plain_environment
 
 # a rank that is silent for so long has hung
 PATIENCE = 120.0
@@ -42,6 +41,11 @@ class Pairs:
         """Audited over plain, pair by pair."""
         audited, plain = (self.seconds(name, clock, skipped) for name in (AUDITED, PLAIN))
         return [with_it / without for with_it, without in zip(audited, plain, strict=True)]
+
+    def differences(self, clock: str) -> list[float]:
+        """Audited less plain, pair by pair."""
+        audited, plain = (self.seconds(name, clock) for name in (AUDITED, PLAIN))
+        return [with_it - without for with_it, without in zip(audited, plain, strict=True)]
 
     def show(self) -> None:
         """Print both clocks: medians, and how far the ratios of the pairs spread."""
@@ -126,16 +130,3 @@ def _take_turns(ranks: dict[str, list[socket.socket]], steps: int, until: float)
                 _line(rank)
         if last:
             return
-
-
-def compare(wrapper: str, size: str, bar: float, description: str | None) -> int:
-    """Print both clocks and judge the CPU time; the return value is the exit code."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=("tiny", "10m", "50m"), default=size)
-    parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--seconds", type=float, default=140, help="for the steps")
-    options = parser.parse_args()
-    found = pairs(["--size", options.size, "--wrap", wrapper], options.steps, options.seconds)
-    found.show()
-    what = f"{len(found.ratios('cpu'))} pairs: CPU time of an audited step over that of a plain one"
-    return verdict(what, median(found.ratios("cpu")), bar)
