@@ -65,6 +65,7 @@ class JobServer:
                 "OMP_NUM_THREADS": "1",
                 "OPENBLAS_NUM_THREADS": "1",
                 "HF_HUB_OFFLINE": "1",
+                "TRITON_INTERPRET": "1",
             },
         )
         self._outputs = tempfile.TemporaryDirectory(prefix="jobs-")

@@ -39,9 +39,13 @@ FRAMEWORKS = {
     # torchtune imports the datasets library: see above
     "torchtune": Framework(("torchtune", "huggingface", "trl"), ("sentencepiece", "safetensors")),
     "torchtitan": Framework(("torchtitan", "huggingface", "trl", "loggers"), ("tokenizers", "tensorboard")),
+    "liger": Framework(
+        ("liger", "huggingface"),
+        ("liger_kernel.transformers", "transformers.trainer", "transformers.models.llama.modeling_llama"),
+    ),
     "jax": Framework(("flax",), ("jax", "optax", "flax.linen", "flax.nnx", "flax.training.train_state")),
 }
-HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE, TITAN = (
+HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE, TITAN, LIGER = (
     f"frameworks/{name}.py"
     for name in (
         "hf_trainer",
@@ -53,6 +57,7 @@ HF, LOOP, TRL, LIGHT, ZERO, WAYS, FLAX, TUNE, TITAN = (
         "jax_flax",
         "torchtune_recipe",
         "torchtitan_trainer",
+        "liger_jobs",
     )
 )
 
@@ -150,6 +155,12 @@ CASES: dict[str, list[Case]] = {
         wrong("torchtitan-divided", TITAN, "--divided --accum 3", 2,
               "global-denominator-averaged-again averaged-over-ranks-twice divided-twice", timeout=180.0),
         Case("torchtitan-chunked", TITAN, "--chunked", 2, ("not measured",), timeout=180.0),
+    ],
+    "liger": [
+        right("liger-trainer", HF, "--liger --accum 2 --steps 2", 2, tolerance=None),
+        wrong("liger-per-rank", LIGER, "logits --per-rank --smoothing 0.1", 2, "replica-means-ignore-counts",
+              tolerance=None),
+        Case("liger-own-weights", LIGER, "head --own-weights", 2, ("not measured",), tolerance=None),
     ],
     "jax": [
         right("jax", WAYS, "shard_map", None),

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 VOCABULARY, WIDTH = 96, 24
+KERNELS = {"rope": False, "swiglu": False, "rms_norm": False, "fused_linear_cross_entropy": True}
 
 
 class Rows(Dataset):
@@ -113,6 +114,7 @@ def main():
     parser.add_argument("--smoothing", type=float, default=0.0)
     parser.add_argument("--checkpointing", action="store_true")
     parser.add_argument("--tail", action="store_true", help="the data end within a window")
+    parser.add_argument("--liger", action="store_true", help="Liger's head and loss in one function")
     parser.add_argument("--sharded", default="", choices=["", "fsdp2", "zero1", "zero2", "zero3"])
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -128,7 +130,8 @@ def main():
             num_train_epochs=1, learning_rate=2e-3, seed=args.seed, max_grad_norm=args.clip, bf16=args.bf16,
             label_smoothing_factor=args.smoothing, gradient_checkpointing=args.checkpointing,
             average_tokens_across_devices=not args.per_rank_counts, report_to="none", save_strategy="no",
-            logging_steps=1, disable_tqdm=True, **sharding(args.sharded),
+            logging_steps=1, disable_tqdm=True, use_liger_kernel=args.liger, liger_kernel_config=KERNELS,
+            **sharding(args.sharded),
         )  # fmt: skip
         trainer = TRAINERS.get(args.loss, Trainer)(
             model=LlamaForCausalLM(config), args=arguments, train_dataset=Rows(size, args.seed, args.equal),
