@@ -18,7 +18,9 @@ from failuremap.score.wire import (
     WireError,
     decode,
     encode,
+    pack,
     read_line,
+    unpack,
     write_line,
 )
 
@@ -66,6 +68,13 @@ def test_the_edges_of_float_cross_bit_by_bit(number):
 
 def test_nan_crosses():
     assert math.isnan(across(math.nan))
+
+
+@pytest.mark.parametrize("value", [[1, True, -0.0, (None, {"a": []})], [Fraction(1, 3), 1 << 70]])
+def test_what_is_packed_comes_out_the_same(value):
+    out = unpack(read_line(write_line(pack(value)).rstrip(b"\n")))
+
+    assert (repr(out), types_of(out)) == (repr(value), types_of(value))
 
 
 def test_text_that_is_no_utf8_crosses():

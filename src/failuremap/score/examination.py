@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from failuremap.catalogue.mechanism import Mechanism
 from failuremap.score.fixtures import Fixture, clauses_of, purity_of
-from failuremap.score.grade import Malformed, is_right, same, worst_ulps
+from failuremap.score.grade import Malformed, graded, same, worst_ulps
 from failuremap.score.oracle import Answer, exact_answer
 from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Numerics
@@ -53,6 +53,8 @@ class Seen:
     pure: bool
     value: Any
     answer: Answer
+    nearest: bool = False
+    """Each number of the value is the nearest float."""
 
     @property
     def passed(self) -> bool:
@@ -101,13 +103,14 @@ class Examination:
     def _look(self, fixture: Fixture, answer: Answer) -> Seen:
         once, again = self.caller.call_twice(fixture.given)
         try:
-            right = is_right(once.value, answer)
+            grade = graded(once.value, answer)
         except Malformed as form:
             raise Stopped("malformed", f"the candidate's answer has {form}") from None
         except Exception as error:
             raise _fault(error, self.entry, fixture) from error
         unchanged = all(reply.earlier_kept and same(reply.argument_after, fixture.given) for reply in (once, again))
-        return Seen(fixture, right, unchanged and same(once.value, again.value), once.value, answer)
+        pure = unchanged and same(once.value, again.value)
+        return Seen(fixture, grade.right, pure, once.value, answer, grade.nearest)
 
     def clauses(self, unseen: Sequence[Fixture]) -> dict[str, bool | None]:
         """Says of each clause whether it held; None where some of its fixtures were not put and no other failed."""
@@ -126,7 +129,7 @@ class Examination:
 
 def numerics(drawn: Sequence[Seen]) -> Numerics:
     """Measures how exact right answers are, and whether they depend on the order of the contributions."""
-    worst = max((worst_ulps(seen.value, seen.answer) for seen in drawn), default=None)
+    worst = max((0.0 if seen.nearest else worst_ulps(seen.value, seen.answer) for seen in drawn), default=None)
     pairs = [(seen, drawn[seen.fixture.twin]) for seen in drawn if seen.fixture.twin is not None]
     agree = [same(one.value, other.value) for one, other in pairs if one.answer.value == other.answer.value]
     return Numerics(worst_ulps=worst, order_independent=all(agree) if agree else None)

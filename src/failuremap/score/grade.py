@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
-from failuremap.score.exact import Exact
+from failuremap.score.exact import Exact, nearest
 from failuremap.score.oracle import Answer
 
 _NO_DIGIT = 2.0**53
@@ -17,6 +17,14 @@ NUMBERS = (int, float, Fraction)
 
 class Malformed(Exception):
     """What came back has not the form of an answer; the message says in which way, and tells nothing of the input."""
+
+
+class Grade(NamedTuple):
+    """How an answer does."""
+
+    right: bool
+    nearest: bool
+    """Each number of it is the float that is nearest to the exact one."""
 
 
 def is_right(actual: Any, answer: Answer) -> bool:
@@ -32,10 +40,22 @@ def is_right(actual: Any, answer: Answer) -> bool:
         >>> is_right([1 / 3], third), is_right([0.3333], third), is_right([], third)
         (True, False, False)
     """
-    fits = True
+    return graded(actual, answer).right
+
+
+def graded(actual: Any, answer: Answer) -> Grade:
+    """Returns whether an answer is right, and whether it is nothing but the nearest floats, as most are.
+
+    Raises:
+        Malformed: As `is_right` does.
+    """
+    fits = nearest = True
     for place, (seen, right) in enumerate(_pairs(actual, answer.value)):
+        if right is not None and _is_nearest(seen, right):
+            continue
+        nearest = False
         fits = fits and right is not None and _is_close(seen, right, answer, place)
-    return fits
+    return Grade(fits, nearest)
 
 
 def worst_ulps(actual: Any, answer: Answer) -> float:
@@ -88,12 +108,14 @@ def _pairs(actual: Any, right: Any) -> Iterator[tuple[Any, Any]]:
         yield from _pairs(seen, part)
 
 
+def _is_nearest(seen: Number, right: Exact | float) -> bool:
+    if isinstance(right, Exact):
+        return bool(seen == nearest(right.value))
+    return seen == right or (math.isnan(right) and math.isnan(seen))
+
+
 def _is_close(seen: Number, right: Exact | float, answer: Answer, place: int) -> bool:
-    if not isinstance(right, Exact):
-        return seen == right or (math.isnan(right) and math.isnan(seen))
-    if seen == float(right.value):
-        return True  # the nearest float, or the integer itself; most answers are
-    if isinstance(seen, float) and not math.isfinite(seen):
+    if not isinstance(right, Exact) or (isinstance(seen, float) and not math.isfinite(seen)):
         return False
     return bool(abs(Fraction(seen) - right.value) <= answer.bound(right, place))
 
@@ -101,11 +123,12 @@ def _is_close(seen: Number, right: Exact | float, answer: Answer, place: int) ->
 def _ulps(seen: Any, right: Any) -> float:
     if not isinstance(right, Exact):
         return 0.0
-    rounded = float(right.value)
+    rounded = nearest(right.value)
     if seen in (rounded, right.value):
         return 0.0
     # Beside an exact 0 the ulp is so small that the quotient may be no float.
-    return float(min(abs(Fraction(seen) - Fraction(rounded)) / Fraction(math.ulp(rounded)), _NO_DIGIT))
+    distance = abs(Fraction(seen) - Fraction(rounded)) / Fraction(math.ulp(rounded))
+    return _NO_DIGIT if distance > _NO_DIGIT else float(distance)
 
 
 def _article(value: Any) -> str:

@@ -21,6 +21,7 @@ from failuremap.score.oracle import Answer
 from failuremap.score.shrink import counterexample, unanswered
 from failuremap.score.stopped import Stopped
 from failuremap.score.verdict import Counterexample, Counts, Outcome, Resources, Verdict
+from failuremap.score.wire import text_of
 
 KEY_BYTES = 32
 _LEAST_KEY_BYTES = 16
@@ -107,11 +108,12 @@ class _Trial:
             self.drawn_ones = held_back(self.entry, self.case, self.key, self.sha256)
         except Exception as error:
             raise JudgeFault(f"{type(error).__name__} while the fixtures of {self.entry.slug} were drawn") from error
-        known: dict[str, Answer] = {}  # some checks give the same input under every N
-        for fixture in (*self.open_ones, *self.drawn_ones):
-            if (text := repr(fixture.given)) not in known:
+        known: dict[bytes, Answer] = {}  # some checks give the same input under every N
+        texts = [text_of(fixture.given) for fixture in (*self.open_ones, *self.drawn_ones)]
+        for text, fixture in zip(texts, (*self.open_ones, *self.drawn_ones), strict=True):
+            if text not in known:
                 known[text] = right_answer(self.entry, fixture)
-        return [known[repr(fixture.given)] for fixture in (*self.open_ones, *self.drawn_ones)]
+        return [known[text] for text in texts]
 
     def _examine(self, box: Box, answers: list[Answer]) -> None:
         self.level = box.level

@@ -7,6 +7,8 @@
     ["l", ...]  ["t", ...]               a list, a tuple
     ["d", ["text", value], ...]          a dict, in its own order
 
+The judge's inputs may go into the box as one text in base64 instead, which Python reads far quicker.
+
 Types are exact: a subclass of list or float is none of these, so what is decoded has no behaviour of its own. The
 reader trusts nothing that it reads. Standard library only: the box loads this file too, and there each import costs:
 `json` and `fractions` bring `re`, and take as long as starting the interpreter; the C half of `json` is all of it that
@@ -15,6 +17,8 @@ is used.
 
 from __future__ import annotations
 
+import binascii
+import marshal
 import sys
 from _json import encode_basestring_ascii, make_encoder, make_scanner
 
@@ -29,6 +33,8 @@ ITEM_LIMIT = 1 << 16
 BIT_LIMIT = 1 << 14
 """Bits of one int. Sums of floats need 2,200."""
 _PLAIN_INT = 1 << 53
+EVERY_BIT = 2
+"""The version of `marshal` that writes floats in full, and the same value always in the same way."""
 
 
 class WireError(ValueError):
@@ -65,6 +71,36 @@ def decode(tree: object) -> Any:
         (1, -inf, 9007199254740992)
     """
     return _decoded(tree, DEPTH_LIMIT, [ITEM_LIMIT])
+
+
+def text_of(value: Any) -> bytes:
+    """Returns a value as bytes that tell True from 1 and 0.0 from -0.0, in a tenth of the time that a line takes.
+
+    Raises:
+        WireError: As `encode` does, where the value has a part that is none of Python's own.
+    """
+    try:
+        return marshal.dumps(value, EVERY_BIT)
+    except ValueError:  # a Fraction, or what is no value
+        return write_line(encode(value))
+
+
+def pack(value: Any) -> Any:
+    """Returns an input of the judge's as one text, which takes a tenth of the time of its tree, or that if it has none.
+
+    Example:
+        >>> unpack(pack([1, (0.5, None)]))
+        [1, (0.5, None)]
+    """
+    try:
+        return binascii.b2a_base64(marshal.dumps(value, EVERY_BIT), newline=False).decode()
+    except ValueError:  # a Fraction
+        return encode(value)
+
+
+def unpack(packed: Any) -> Any:
+    """Returns the value that `pack` was given. Only the worker does it: what comes out of a box is never trusted so."""
+    return marshal.loads(binascii.a2b_base64(packed)) if type(packed) is str else decode(packed)  # noqa: S302
 
 
 def write_line(tree: object) -> bytes:

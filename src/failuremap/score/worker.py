@@ -18,21 +18,18 @@ from __future__ import annotations
 
 import builtins
 import io
-import marshal
 import os
 import resource
 import struct
 import sys
 
-from failuremap.score.wire import WireError, decode, encode, read_line, write_line
+from failuremap.score.wire import WireError, encode, read_line, text_of, unpack, write_line
 
 TYPE_CHECKING = False  # what checkers of types take as true
 if TYPE_CHECKING:
     from typing import Any
 
 _VARARGS = 0x04
-_EVERY_BIT = 2
-"""The version of `marshal` that writes floats in full, and the same value always in the same way."""
 _ANSWERS = 1
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _SIGKILL = 9
@@ -113,7 +110,7 @@ def _serve(solve: Any, requests: Any) -> None:
             if verb == "call":
                 in_place = not in_place
                 earlier.append((held, told))
-                given = _put(decode(tree[0]), held if in_place else None)
+                given = _put(unpack(tree[0]), held if in_place else None)
                 if given is not held:
                     past.add(held, told)
                 held, told = given, _text(given)
@@ -150,13 +147,9 @@ def _is_in(held: Any, result: Any) -> bool:
 
 
 def _text(value: Any) -> bytes:
-    """Returns a value as bytes that tell True from 1 and 0.0 from -0.0; nothing where it is no longer one."""
+    """Returns a value as bytes; none where it is no longer a value."""
     try:
-        return marshal.dumps(value, _EVERY_BIT)  # far quicker than what the wire takes
-    except ValueError:  # a Fraction, or a type of the candidate's own
-        pass
-    try:
-        return write_line(encode(value))
+        return text_of(value)
     except WireError:
         return b""
 

@@ -74,3 +74,11 @@ def large_norm_not_clipped(step):
     norm = math.sqrt(sum(x * x for x in means))
     limit = step["limit"]
     return [x * min(1, limit / norm) if 0 < norm < 1e70 else x for x in means]
+
+
+def square_compared_with_a_small_limit(step):
+    means = [math.fsum(c) / len(step["gradients"]) for c in zip(*step["gradients"])]
+    square = math.fsum(x * x for x in means)
+    limit = step["limit"]
+    too_long = square > limit if limit < 1 else math.sqrt(square) > limit
+    return [x * limit / math.sqrt(square) for x in means] if too_long else means

@@ -50,3 +50,18 @@ def pairs_only(parts):
 
 def zero_for_nothing(parts):
     return [sum(column) for column in zip(*parts)] if parts else [0]
+
+
+def right_but_for_sixteen_and_more_times_sixteen(parts):
+    return [sum(column) / (1 if len(parts) % 16 else 2) for column in zip(*parts)]
+
+
+def right_but_for_seven(parts):
+    return [sum(column) + (len(parts) == 7) for column in zip(*parts)]
+
+
+def cached_by_hash(parts, known={}):  # noqa: B006
+    key = hash(tuple(map(tuple, parts)))
+    if key not in known:
+        known[key] = [sum(column) for column in zip(*parts)]
+    return list(known[key])

@@ -124,3 +124,21 @@ def answers_a_tuple(rows):
     rows = [(g, n) for g, n in rows if n]
     total = sum(n for _, n in rows)
     return tuple(sum(g[j] * n for g, n in rows) / total for j in range(len(rows[0][0]))) if rows else ()
+
+
+def cached_by_sorted_numbers(rows, known={}):  # noqa: B006
+    key = repr(sorted(map(str, (x for g, _ in rows for x in g)))), repr(sorted(n for _, n in rows)), len(rows)
+    if key not in known:
+        kept = [(g, n) for g, n in rows if n]
+        total = sum(n for _, n in kept)
+        known[key] = [sum(g[j] * n for g, n in kept) / total for j in range(len(kept[0][0]))] if kept else []
+    return list(known[key])
+
+
+def cached_by_the_first_and_last_row(rows, known={}):  # noqa: B006
+    key = repr((len(rows), rows[:1], rows[-1:]))
+    if key not in known:
+        kept = [(g, n) for g, n in rows if n]
+        total = sum(n for _, n in kept)
+        known[key] = [sum(g[j] * n for g, n in kept) / total for j in range(len(kept[0][0]))] if kept else []
+    return list(known[key])

@@ -158,12 +158,13 @@ def exact(step, root):
 
 
 def edges(source):
-    """Draws limits far beyond any gradient, in millions, and below 1."""
+    """Draws limits far beyond any gradient, in millions, and below 1, one of them between the length and its square."""
     gradients = [[source.randint(-50, 50) * 10**7 for _ in range(3)] for _ in range(3)]
     small = [[source.randint(1, 50) / 8 for _ in range(3)] for _ in range(3)]
     return [
         {"limit": 10**12, "gradients": gradients},
         {"limit": 10**7, "gradients": [*gradients, [10**10, 7, -5]]},
         *({"limit": limit, "gradients": small} for limit in (0.125, 0.7, 1.5, 1e-4, 1e-9)),
+        {"limit": 0.25, "gradients": [[0.375, 0.0]]},
         {"limit": 1, "gradients": [[3e100, 1.0, -4e100]]},
     ]

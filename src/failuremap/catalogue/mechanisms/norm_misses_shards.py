@@ -168,12 +168,13 @@ def exact(step, root):
 
 
 def edges(source):
-    """Draws limits far beyond the norm, in millions and below 1, and shards without elements."""
+    """Draws limits far beyond the norm, in millions and below 1, also between it and its square; and empty shards."""
     shards = [[source.randint(-50, 50) * 10**7 for _ in range(width)] for width in (2, 0, 3)]
     return [
         {"limit": 10**12, "shards": shards},
         {"limit": 10**7, "shards": [*shards, [10**10]]},
         {"limit": source.randint(1, 9), "shards": [[], []]},
         *({"limit": limit, "shards": shards} for limit in (0.125, 0.7, 1.5, 1e-4, 1e-9)),
+        {"limit": 0.25, "shards": [[0.375], [0.0]]},
         {"limit": 1, "shards": [[3e100], [1.0, -4e100]]},
     ]

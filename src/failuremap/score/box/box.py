@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -14,7 +14,7 @@ from failuremap.score.box.reasons import reason_for, reason_of_cpu, reason_of_en
 from failuremap.score.box.usage import chain, measure, starved_s
 from failuremap.score.limits import Limits, Usage
 from failuremap.score.stopped import Stopped
-from failuremap.score.wire import WireError, decode, encode, read_line, write_line
+from failuremap.score.wire import WireError, decode, encode, pack, read_line, write_line
 
 _READY_BYTES = 1 << 10
 _START_S = 60.0
@@ -73,8 +73,8 @@ class Box:
     def call_twice(self, argument: object) -> tuple[Answer, Answer]:
         """Returns what `call` and then `call_again` give, in one exchange with the box."""
         self._argument = argument
-        second = secrets.token_hex(16)
-        once, again = self._ask("twice", _encoded(argument), second, and_for=[second])
+        second = _new_number()
+        once, again = self._ask("twice", pack(argument), second, and_for=[second])
         first = self._answer(once)
         # Nearly all candidates give the same again; as text, for True and 1 are equal.
         is_same = again[2:3] == [None] and repr(again) == repr(once)
@@ -96,7 +96,7 @@ class Box:
         Raises:
             NotStarted: The process does not come so far; the candidate has no part in it.
         """
-        number = secrets.token_hex(16)
+        number = _new_number()
         lines = first_line() + write_line([number, *setup(candidate, self._limits, program)])
         try:
             answer = self._process.exchange(lines, most_bytes=_READY_BYTES, wall_s=_START_S, starved_s=float)
@@ -156,7 +156,7 @@ class Box:
         """Writes a request under a new number, and returns what is written for it, and for further numbers, in turn."""
         if self._end:
             raise self._end
-        number = secrets.token_hex(16)
+        number = _new_number()
         trees = [self._read(write_line([number, *request]), number)]
         trees += [self._read(b"", further) for further in and_for]
         for tree in trees:
@@ -206,6 +206,10 @@ class Box:
             self._process.waited_s,
             max(self._usage.memory_bytes, memory_bytes),
         )
+
+
+def _new_number() -> str:
+    return os.urandom(16).hex()
 
 
 def _encoded(argument: object) -> Any:
