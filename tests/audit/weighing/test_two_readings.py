@@ -176,3 +176,32 @@ def test_negative_control_a_mean_beside_which_no_rank_goes_without(second, tmp_p
     first = [loss(300), LABELS] if len(second) > 1 else [loss(300)]
 
     assert diagnose(of_two_tasks(tmp_path, first, second)).outcome == "right"
+
+
+# ---- a number that the script multiplies its loss by
+
+
+def halved(folder, **more):
+    """Two ranks whose losses weigh one half each."""
+    return diagnose(of_two_tasks(folder, [loss(300, 0.5, **more)], [loss(300, 0.5, **more)]))
+
+
+def test_a_half_by_which_the_script_multiplies_on_two_ranks_is_open(tmp_path):
+    verdict = halved(tmp_path, times=0.5)
+
+    (reason,) = verdict.reasons
+    assert verdict.outcome == "cannot tell"
+    assert reason == (
+        "together all tokens weigh 0.5 of the mean, and the script multiplies its loss by 0.5: right if that is a "
+        "weight, and not if it is meant to divide by ranks or micro-batches, which is done already; both look alike: "
+        "audit on another number of ranks, or without the weight (3 of 3 steps)"
+    )
+
+
+@pytest.mark.parametrize("times", [1.0, 0.3])
+def test_negative_control_a_half_from_elsewhere_is_a_fault(times, tmp_path):
+    assert halved(tmp_path, times=times).outcome == "wrong"
+
+
+def test_a_weight_that_the_script_learns_accuses_nobody(tmp_path):
+    assert halved(tmp_path, times=None).outcome == "right"

@@ -42,3 +42,18 @@ def _watch_hooks(recorder: Recorder, wrapper: Any) -> None:
         recorder.comm_hooks.append(str(getattr(hook, "__qualname__", type(hook).__name__)))
 
     wrapper.register_comm_hook = register_comm_hook
+
+
+def path_of(recorder: Recorder) -> dict[str, Any]:
+    """How the forward went through DistributedDataParallel, and whether backward is told to synchronise."""
+    wrappers = recorder.modules.data_parallel()
+    if not wrappers:
+        return {}
+    called = [wrapper for wrapper in (ref() for ref, _ in recorder.ddp_forwards) if wrapper is not None]
+    return {
+        "wrappers": len(wrappers),
+        "forwards": len(recorder.ddp_forwards),
+        "armed": sum(armed for _, armed in recorder.ddp_forwards),
+        "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in called or wrappers),
+        "hooks": recorder.comm_hooks,
+    }

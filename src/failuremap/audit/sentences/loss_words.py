@@ -70,6 +70,15 @@ def unmoved(function: str) -> str:
     )
 
 
+def temperature(total: float, noun: str) -> str:
+    """A known fault leaves the same total as the square of a temperature, by which distillation multiplies its loss."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean: as much as the square of a temperature of "
+        f"{round(total**0.5)}, by which distillation multiplies its loss, and as a factor too many; audit on another "
+        "number of ranks"
+    )
+
+
 def rows_added_up(total: float, noun: str) -> str:
     """A known fault leaves the same total as a loss that adds up the numbers of a row."""
     return (
@@ -120,4 +129,13 @@ def lacking(name: str, ranks: Sequence[int], total: float) -> str:
         f"{name}: {who} none of it and {'takes' if len(ranks) == 1 else 'take'} a share of the mean over the ranks, so "
         f"its units weigh {total:.3g} of their mean together: right if a task has the weight of the ranks that run it, "
         "wrong if each unit should weigh the same at every step: divide by the units of all ranks then"
+    )
+
+
+def multiplied(total: float, noun: str) -> str:
+    """A known fault leaves the same total as a number that the script multiplies its loss by."""
+    return (
+        f"together all {noun}s weigh {total:.4g} of the mean, and the script multiplies its loss by {total:.4g}: right "
+        "if that is a weight, and not if it is meant to divide by ranks or micro-batches, which is done already; both "
+        "look alike: audit on another number of ranks, or without the weight"
     )

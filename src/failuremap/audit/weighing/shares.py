@@ -175,9 +175,10 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     if alone and open_total and not balance.uneven and (why := _may_be_meant(balance, scene.asked)):
         found.unexplained.append(why)
         return
-    if not balance.uneven and (not alone or not named):
+    learned = balance.term.times is None
+    if not balance.uneven and (not alone or not named or learned):
         found.notes.append(words.own_factor(balance))
-        if shown:  # a term beside the main one may well weigh less
+        if shown and not learned:  # a term beside the main one may well weigh less
             found.factor = balance.total
             found.cells = [_against_average(cell, balance.total) for cell in found.cells]
         return
@@ -208,8 +209,17 @@ def _may_be_meant(balance: Balance, asked: Asked) -> str:
         return loss_words.factor_inside(total, term.hidden_in, asked.noun) + said
     if term.apart:
         return loss_words.factor_apart(asked.noun, balance.promise)
+    if term.times is not None and term.times < 1 and abs(total / term.times - 1) <= TOTAL:
+        return loss_words.multiplied(total, asked.noun)
+    if _is_distilled(term) and total > 1 and abs(np.sqrt(total) - round(np.sqrt(total))) <= TOTAL:
+        return loss_words.temperature(total, asked.noun)
     as_row = term.row_length > 1 and abs(total / term.row_length - 1) <= TOTAL
     return loss_words.rows_added_up(total, asked.noun) if as_row else ""
+
+
+def _is_distilled(term: Term) -> bool:
+    """Whether its targets are probabilities, as those of another model at a temperature are."""
+    return bool({part.partition("(")[0] for part in term.function.split(", ")} & {"kl_div", "log_softmax"})
 
 
 def _divided_as_a_shorter(followed: list[str], scene: Scene) -> bool:

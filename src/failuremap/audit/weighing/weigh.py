@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from failuremap.audit.sentences.loss_words import tokens_in_rows, weights_apart, weights_from_logits
 from failuremap.audit.steps.story import Backward
 from failuremap.audit.weighing.lines import Groups, joined_by_line
+from failuremap.audit.weighing.scales import hides_a_factor, is_unmoved, multiplied_by
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -54,6 +55,8 @@ class Term:
     """Whether each unit weighs in that function as if 1 had reached it, and something else did."""
     apart: bool = False
     """Whether units have numbers of the script's own, such as advantages, beside what they weigh here."""
+    times: float | None = 1.0
+    """The number that the script multiplies each of its losses by, as far as is known; None where it is learned."""
     joined: int = 0
     """How many losses over the same units it is made of; 0 where it is one."""
 
@@ -240,22 +243,11 @@ def _term(group: dict[int, list[dict[str, Any]]], size: int, rows: bool) -> Term
         elements,
         row_counts if in_rows and not rows else None,
         lengths.pop() if len(lengths) == 1 else 0.0,
-        next((loss["hidden_in"] for losses in group.values() for loss in losses if _hides_a_factor(loss)), ""),
-        all(_is_unmoved(loss) for losses in group.values() for loss in losses),
+        next((loss["hidden_in"] for losses in group.values() for loss in losses if hides_a_factor(loss)), ""),
+        all(is_unmoved(loss) for losses in group.values() for loss in losses),
         any(loss["function"] == APART for losses in group.values() for loss in losses),
+        multiplied_by(loss for losses in group.values() for loss in losses),
     )
-
-
-def _hides_a_factor(loss: dict[str, Any]) -> bool:
-    """Whether the gradient at the logits may hold a factor beside the weight, as a temperature in the function is."""
-    return bool(loss.get("hidden_in", "Softmax") != "Softmax")
-
-
-def _is_unmoved(loss: dict[str, Any]) -> bool:
-    if "arrived" not in loss or not loss["nonzero"] or abs(loss["arrived"] - 1) <= _ALIKE:
-        return False
-    weights = (loss["scale"] / loss["nonzero"], loss["scale"])
-    return any(abs(weight - 1) <= _ALIKE / 10 for weight in weights)
 
 
 def _row_length(loss: dict[str, Any]) -> float:

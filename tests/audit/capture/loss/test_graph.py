@@ -100,6 +100,28 @@ def test_a_term_times_zero_is_none_and_one_times_little_is(losses, torch):
     assert unseen(losses[0] + 1e-9 * extra) == ["Softmax"]
 
 
+@pytest.mark.parametrize(
+    ("combine", "times"),
+    [
+        (lambda a, b, weight: a + b, 1.0),
+        (lambda a, b, weight: 0.5 * (a * 0.3).sum(), 0.15),
+        (lambda a, b, weight: a / 2, 1.0),
+        (lambda a, b, weight: a * weight.new_tensor(1024.0), 1.0),
+        (lambda a, b, weight: (-weight).exp() * a + weight, None),
+        (lambda a, b, weight: a / weight.square(), None),
+    ],
+    ids=["added", "numbers", "divided", "a scaler", "learned", "learned divisor"],
+)
+def test_what_a_loss_is_multiplied_by_is_known_if_it_stands_in_the_script(combine, times, losses, torch):
+    from failuremap.audit.capture.loss.graph import made_of
+
+    seen = made_of(losses[0].clone())[0]
+
+    assert unseen(combine(*losses, torch.ones((), requires_grad=True))) == []
+    assert seen.times == (pytest.approx(times) if times else None)
+    assert seen.factor == ({} if times == 1 else {"times": seen.times})
+
+
 def test_weight_decay_written_into_the_loss_is_no_unseen_term(losses, torch):
     weight = torch.randn(3, requires_grad=True)
 

@@ -18,12 +18,13 @@ from torch import Tensor
 from torch._guards import TracingContext
 
 from failuremap.audit.capture.callers import place_of_call
+from failuremap.audit.capture.data_parallel import path_of
 from failuremap.audit.capture.held.layout import whole
 from failuremap.audit.capture.loss import likelihoods as likely
 from failuremap.audit.capture.loss import logits
 from failuremap.audit.capture.loss.checkpoints import FUNCTION as CHECKPOINT
 from failuremap.audit.capture.loss.checkpoints import Checkpoints
-from failuremap.audit.capture.loss.unit_tensors import not_times_zero
+from failuremap.audit.capture.loss.unit_tensors import multiplied, not_times_zero
 from failuremap.audit.capture.prints import handed
 from failuremap.audit.capture.recorder import Recorder
 
@@ -45,12 +46,19 @@ class Seen:
 
     arrived: int = -1
     """The pass in which its gradient arrived last."""
+    times: float | None = 1.0
+    """The number that the script multiplies it by on the way to where backward starts; None where it is learned."""
     within: list[Seen] = field(default_factory=list)
     """What the script has said of losses that it is a part of."""
 
     def is_told_of(self, number: int) -> bool:
         """Whether the script has said what a loss around it is, which this pass came through."""
         return any(outer.arrived == number for outer in self.within)
+
+    @property
+    def factor(self) -> dict[str, Any]:
+        """What a trace holds of that number; nothing where it is 1."""
+        return {} if self.times == 1 else {"times": self.times}
 
 
 def mark(loss: Tensor) -> Seen:
@@ -121,6 +129,8 @@ def terms(roots: Iterable[Tensor]) -> Terms:
         node = way.node
         name = _name_of(node)
         if name == "AccumulateGrad" or is_marked(node):
+            if is_marked(node):
+                node.metadata[_MARK].times = way.times
             continue
         if name in likely.KINDS and way.output == 0:
             likelihoods[node] = name
@@ -137,8 +147,11 @@ def terms(roots: Iterable[Tensor]) -> Terms:
             if reduces and not way.reduced and node not in reductions:
                 reductions.append(node)
             gather = node if name == likely.GATHER else way.gather
+            times = multiplied(node, name, way.times)
             stack += [
-                _Way(*edge, way.reduced or reduces, gather) for edge in _inputs(node, name, way.output) if edge[0]
+                _Way(*edge, way.reduced or reduces, gather, times)
+                for edge in _inputs(node, name, way.output)
+                if edge[0]
             ]
     settled = _settled(found, reductions, likelihoods, gathers)
     settled.hidden = [logits.Hidden(name, node) for node, name in hidden.items()]
@@ -158,6 +171,8 @@ class _Way(NamedTuple):
     reduced: bool = False
     gather: Any = None
     """The node that picked elements, such as the targets' scores, last on the way."""
+    times: float | None = 1.0
+    """What the script multiplies by on the way; None where it learns that."""
 
 
 def _settled(found: set[str], reductions: list[Any], likelihoods: dict[Any, str], gathers: set[Any]) -> Terms:
@@ -263,9 +278,9 @@ def _begin(
             if outer is not None and not inner:
                 outer.unseen, outer.starts_at_loss = unseen, False
         if recorder.depth == 0:
-            path = _path(recorder)
+            path = path_of(recorder)
         elif outer is not None and outer.stage is not None:
-            outer.path = _path(recorder)
+            outer.path = path_of(recorder)
     except Exception as error:
         recorder.note_error("backward", error)
     recorder.begin_backward(kind, unseen, path)
@@ -279,18 +294,3 @@ def _note_handed(recorder: Recorder, kind: str, args: tuple[Any, ...], kwargs: d
             recorder.backward.received = handed(kind, args, kwargs)
     except Exception as error:
         recorder.note_error("handed", error)
-
-
-def _path(recorder: Recorder) -> dict[str, Any]:
-    """How the forward went through DistributedDataParallel, and whether backward is told to synchronise."""
-    wrappers = recorder.modules.data_parallel()
-    if not wrappers:
-        return {}
-    called = [wrapper for wrapper in (ref() for ref, _ in recorder.ddp_forwards) if wrapper is not None]
-    return {
-        "wrappers": len(wrappers),
-        "forwards": len(recorder.ddp_forwards),
-        "armed": sum(armed for _, armed in recorder.ddp_forwards),
-        "synchronising": any(bool(wrapper.require_backward_grad_sync) for wrapper in called or wrappers),
-        "hooks": recorder.comm_hooks,
-    }

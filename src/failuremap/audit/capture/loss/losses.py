@@ -117,9 +117,9 @@ def watch_result(recorder: Recorder, result: Tensor, event: dict[str, Any], unit
             with torch.no_grad():
                 found = whole(gradient, "the gradient of a loss").detach().double()
                 if event["reduction"] == "none":
-                    recorder.on_loss({**event, **_unit_scales(found, units, shape)})
+                    recorder.on_loss({**event, **seen.factor, **_unit_scales(found, units, shape)})
                 else:
-                    recorder.on_loss({**event, "scale": found.sum()})
+                    recorder.on_loss({**event, **seen.factor, "scale": found.sum()})
         except Exception as error:
             recorder.note_error("on_loss", error)
 

@@ -174,6 +174,17 @@ def not_times_zero(sources: Sequence[E], name: str) -> Sequence[E]:
     return [source for source in sources if not _is_times_zero(source[0])] or sources
 
 
+def multiplied(node: Any, name: str, times: float | None) -> float | None:
+    """The factor before a node times the number that it multiplies by, if that stands in the script; None: learned."""
+    if name not in ("Mul", "Div") or math.prod(Way(node, 0).shape) != 1:
+        return times
+    if sum(source is not None for source, _ in node.next_functions) > 1:
+        return None
+    factor = operand_of(node, name) if name == "Mul" else None
+    literal = factor is not None and not factor.dim() and factor.dtype in (torch.float64, torch.int64)
+    return times if times is None or factor is None or not literal else times * float(factor)
+
+
 def _is_times_zero(node: Any) -> bool:
     factor = operand_of(node, "Mul") if node is not None and name_of(node) == "Mul" else None
     return factor is not None and not factor.dim() and bool(factor == 0)
