@@ -33,6 +33,20 @@ def test_a_weighted_mean_is_even_and_whole():
     assert (right.uneven, right.off) == (False, False)
 
 
+def test_a_term_times_zero_is_even():
+    assert (balance([300, 100], [0.5, 0.5], [0.0, 0.0]).ratio, balance([300, 100], [0.5, 0.5], [0.0, 1.0]).ratio) == (
+        1.0,
+        float("inf"),
+    )
+
+
+def test_parts_of_equally_many_sequences_are_not_weighed_by_them():
+    alike = balance([300, 100], [0.5, 0.5])
+    told = [replace(alike, term=replace(alike.term, rows_K=np.array(rows))) for rows in ([3.0, 3.0], [2.0, 2.0])]
+
+    assert [one.by_rows for one in told] == [False, False]
+
+
 def test_a_mean_of_means_is_uneven_and_whole():
     wrong = balance([300, 100], [0.5, 0.5])
 

@@ -22,7 +22,7 @@ from audit.judging import (
 )
 from audit.traces import HandJob, loss
 from failuremap.audit import diagnose
-from failuremap.audit.sentences.loss_words import factor_apart, factor_inside, rows_added_up
+from failuremap.audit.sentences.loss_words import factor_apart, factor_inside, rows_added_up, temperature
 from failuremap.audit.weighing.shares import even_enough
 from failuremap.catalogue.signs import Sign
 
@@ -158,6 +158,16 @@ def test_a_total_that_is_the_length_of_a_row_may_be_a_row_added_up(tmp_path):
         "each row is right, a factor too many in the update is not, and both look alike; "
         "audit on another number of ranks"
     )
+
+
+@pytest.mark.parametrize(("function", "said"), [("kl_div", True), ("log_softmax", True), ("nll_loss", False)])
+def test_a_total_that_is_the_square_of_a_temperature_may_be_that_of_a_distillation(function, said, tmp_path):
+    job = HandJob(EVEN, combined(1), steps=1)
+    told = {"function": function, "reduction": "sum", "scale": 1 / 300}
+    judged = judged_in(with_losses(job, tmp_path, lambda fields: fields["losses"][0].update(told)))[-1]
+
+    assert (judged.faults == [], judged.unexplained == [temperature(4, "token")]) == (said, said)
+    assert "the square of a temperature of 2, by which distillation multiplies its loss" in temperature(4, "token")
 
 
 def test_a_total_of_a_loss_whose_inside_is_hidden_may_be_a_factor_of_that(tmp_path):

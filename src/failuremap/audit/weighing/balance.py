@@ -83,9 +83,9 @@ class Balance:
 
     @property
     def ratio(self) -> float:
-        """Heaviest over lightest unit; 1 where there are fewer than two contributions, inf where signs differ."""
+        """Heaviest over lightest unit; inf where signs differ, 1 where none has a weight, as in a term times 0."""
         weights = self.weights_K[self.counted_K]
-        if len(weights) == 0:
+        if not weights.any():
             return 1.0
         low, high = float(weights.min()), float(weights.max())
         if low * high <= 0:
@@ -160,6 +160,8 @@ class Balance:
         """Whether contributions weigh by their rows (sequences) where their units (tokens) should weigh the same."""
         rows_K, counted = self.term.rows_K, self.counted_K
         if rows_K is None or not self.uneven or not np.isfinite(self.ratio) or not (rows_K[counted] > 0).all():
+            return False
+        if np.ptp(rows_K[counted]) == 0:  # equal parts say as much of their number
             return False
         by_row = (self.coefficients_K * self.term.totals_K)[counted] / rows_K[counted]
         sure = max(EVEN - 1, 5 * np.sqrt(2) * self.relative_error)
