@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from audit.traces import HandJob
+from audit.judging import edited
+from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.faults import Judged, Story
 from failuremap.audit.model import Cell
@@ -40,6 +41,21 @@ def test_a_ramp_passes_the_factors_of_known_faults_and_is_open(tmp_path):
 
     assert (verdict.outcome, verdict.findings) == ("cannot tell", [])
     assert verdict.reasons[0].startswith("all tokens of a step weigh the same, but together 0.75 to 1 of the mean")
+
+
+@pytest.mark.parametrize(
+    ("norms", "outcome"), [([1.0] * 5, "right"), ([1.0, 1.5, 0.8, 1.2, 1.0], "wrong")], ids=["one", "others"]
+)
+def test_an_update_that_the_script_gives_one_norm_is_right_though_it_meets_a_known_factor(norms, outcome, tmp_path):
+    def edit(_, records):
+        for norm, place in zip(norms, of_kind(records, "step"), strict=True):
+            records[place][0]["norm"] = norm
+        return records
+
+    verdict = diagnose(edited(scaled([0.3, 2, 0.8, 0.9, 1.4]), tmp_path, edit))
+
+    said = "the script gives the update a norm of 1 at every step (4 steps)" in verdict.notes
+    assert (verdict.outcome, said) == (outcome, outcome == "right")
 
 
 @pytest.mark.parametrize("factors", [[2, 2, 1, 1, 1, 1], [2, 4, 0.5, 0.75, 0.75, 0.75]], ids=["two", "never 1"])

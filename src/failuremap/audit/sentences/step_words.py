@@ -85,6 +85,11 @@ def groups_apart(groups: Sequence[Sequence[int]]) -> str:
     return f"The ranks are added up in groups that are never added up with each other: {shown}."
 
 
+def normalised(norm: float, steps: int) -> str:
+    """A factor that gives every update one norm."""
+    return f"the script gives the update a norm of {words.number(norm)} at every step ({steps} steps)"
+
+
 def momentum(factor: float) -> str:
     """Each update holds the one before, times a factor that no reduction leaves."""
     return f"each update holds {words.number(factor)} times the one before, as momentum that the script adds itself"

@@ -2,6 +2,7 @@
 
 the same at every step               the script's own weight of its loss
 below 1 where the norm is the limit  clipping, written by hand
+any, where the norm is always one    a norm that the script gives the update
 in step with the number of units     a sum, divided by something fixed
 otherwise                            cannot tell
 """
@@ -12,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from failuremap.audit.faults import Fault, Judged, Story
-from failuremap.audit.sentences import words
+from failuremap.audit.sentences import step_words, words
 from failuremap.audit.signs.carried import judge_momentum
 from failuremap.catalogue.signs import Sign
 
 # relative difference up to which factors, and norms, count as the same
 _SAME = 0.01
-# factors on a ramp that it takes to say that one met a known one by chance
+# factors that it takes to say that one met a known one by chance, on a ramp or where all updates have one norm
 _MANY = 4
 # signs of faults that come and go with the batches
 _OF_SOME_WINDOWS = frozenset((Sign.EMPTY_CONTRIBUTION, Sign.IDLE_UNITS_COUNTED))
@@ -34,7 +35,10 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
         clipped = [step for step in steps if step.factor is not None and step.factor < 1 - _SAME]
         norms = [step.norm for step in clipped if step.norm is not None]
         whole = [step.factor or 1.0 for step in steps if step not in clipped]
-        if len(clipped) > 1 and len(norms) == len(clipped) and _same(norms) and _same([1.0, *whole]):
+        lengths = [step.norm for step in steps if step.norm is not None]
+        if len(steps) >= _MANY and len(lengths) == len(steps) and _same(lengths):
+            notes.append(step_words.normalised(lengths[0], len(steps)))
+        elif len(clipped) > 1 and len(norms) == len(clipped) and _same(norms) and _same([1.0, *whole]):
             notes.append(words.clipped_by_hand(norms[0], len(clipped)))
         elif _same([factor / step.unit_count for factor, step in zip(factors, steps, strict=True)]):
             reasons.append(words.fixed_divisor(factors[0] / steps[0].unit_count, story.noun))
@@ -46,8 +50,8 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
 def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
     """Whether a factor that a known fault leaves is one of many that the script's own passes through.
 
-    A clip by hand leaves the same norm there as elsewhere; other factors, such as those of a denominator that counts
-    something else, lie above it and below; a ramp begins at some and ends at 1.
+    A clip by hand, or a norm that the script gives the update, is the same there as elsewhere; other factors, such as
+    those of a denominator that counts something else, lie above it and below; a ramp begins at some and ends at 1.
     """
     sizes, terms = {step.micro_batch_count for step, _ in seen}, {fault.term for _, fault in seen}
     alike = [
@@ -64,8 +68,8 @@ def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
         return True
     shown = (*own, *(step for step, _ in seen))
     norms = [step.norm for step in shown if step.norm is not None]
-    below = len(own) > 1 and not _same(factors) and max(factors + totals) < 1 - _SAME
-    if below and len(norms) == len(shown) and _same(norms):
+    changes = len(own) > 1 and not _same(factors) and (max(factors + totals) < 1 - _SAME or len(own) >= _MANY)
+    if changes and len(norms) == len(shown) and _same(norms):
         return True
     factors += [total for step in story.judged for total in _nameless(step, sizes, terms)]
     return len(factors) >= max(2, len(seen)) and all(min(factors) < total < max(factors) for total in totals)
