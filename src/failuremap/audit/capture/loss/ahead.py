@@ -97,11 +97,16 @@ def _coarsest(tensors: list[Tensor]) -> torch.dtype:
     return max(types, key=lambda dtype: torch.finfo(dtype).eps)
 
 
-def leave(node: Any, loss: Tensor, kept: Kept) -> None:
-    """Leaves the rows with the node of a function that may be a loss: it gave one number, or one for each row."""
-    is_one = loss.is_floating_point() and loss.numel() in (1, kept.row_count)
-    if is_one and node.next_functions[kept.place : kept.place + 1] == (kept.source,):
+def leave(node: Any, loss: Tensor, kept: Kept) -> bool:
+    """Leaves the rows with the node of a function that may be a loss: it gave one number, or one for each row.
+
+    Returns:
+        Whether it may be one.
+    """
+    may_be = loss.is_floating_point() and loss.numel() in (1, kept.row_count)
+    if may_be and node.next_functions[kept.place : kept.place + 1] == (kept.source,):
         node.metadata[_KEPT] = kept
+    return may_be
 
 
 def left_with(node: Any) -> Kept | None:

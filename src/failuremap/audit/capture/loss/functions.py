@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -21,13 +22,18 @@ def install(recorder: Recorder) -> None:
 
 
 def _watching(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    no_losses: weakref.WeakSet[type] = weakref.WeakSet()
+
     @functools.wraps(original)
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or not (recorder.active and torch.is_grad_enabled()) or _is_torchs(cls):
+        if cls in no_losses or not recorder.active or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return original(cls, *args, **kwargs)
+        if _is_torchs(cls):
             return original(cls, *args, **kwargs)
         kept = _attempt(recorder, ahead.keep, args)
         result = original(cls, *args, **kwargs)
-        _attempt(recorder, _note, recorder, cls, (args, kwargs), result, kept)
+        if not _attempt(recorder, _note, recorder, cls, (args, kwargs), result, kept):
+            no_losses.add(cls)
         return result
 
     return apply
@@ -47,14 +53,18 @@ def _attempt(recorder: Recorder, act: Callable[..., Any], *args: Any) -> Any:
 
 def _note(
     recorder: Recorder, function: type, given: tuple[tuple[Any, ...], dict[str, Any]], result: Any, kept: Any
-) -> None:
-    """Watches a loss that is known by name; of another leaves with its node what its gradient can be held against."""
+) -> bool:
+    """Watches a loss that is known by name; of another leaves with its node what its gradient can be held against.
+
+    Returns:
+        Whether the function may be a loss, another time at least: it gives no activations.
+    """
     loss = result[0] if isinstance(result, tuple) and result else result
     node = loss.grad_fn if isinstance(loss, Tensor) else None
     if node is None:
-        return
+        return True
     arguments = known.arguments_of(function, *given, node)
     if arguments is not None:
         watch_call(recorder, "cross_entropy", arguments, loss)
-    elif kept is not None:
-        ahead.leave(node, loss, kept)
+        return True
+    return (loss.numel() == 1 and kept is None) or (kept is not None and ahead.leave(node, loss, kept))
