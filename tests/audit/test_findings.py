@@ -162,6 +162,18 @@ def test_two_steps_are_too_few_to_call_a_ratio_steady():
     assert slugs(only) == ["clip-in-wrong-place"]
 
 
+@pytest.mark.parametrize(("largest", "named"), [(1.0, ["clip-in-wrong-place"]), (1.02, [])])
+def test_a_coefficient_above_that_of_a_sum_is_made_by_no_clip(largest, named):
+    faults = [weights(ratio, followed=[]) for ratio in (4.0, 2.0, 3.0, 7.0)]
+    for fault in faults:
+        fault.signs.add(Sign.CLIPPED_BEFORE_REDUCTION)
+    faults[0].cells = [Cell(rank=0, micro_batch=0, coefficient=largest)]
+
+    (only,) = findings(story(*(step(n, fault) for n, fault in enumerate(faults, 1))))
+
+    assert slugs(only) == named
+
+
 # ---- parameters
 
 

@@ -37,6 +37,8 @@ _ORDER = (
 # signs of what changes with the data from step to step
 _CHANGING = {Sign.CLIPPED_BEFORE_REDUCTION}
 _MOST_NAMES = 20
+# relative error of a coefficient, at most
+_ROUNDING = 0.005
 
 
 def findings(story: Story) -> list[Finding]:
@@ -160,6 +162,11 @@ def _finding(story: Story, seen: list[tuple[Judged, Fault]]) -> Finding:
     )
 
 
+def _gains(fault: Fault) -> bool:
+    """Whether a contribution weighs more than it does in a sum, which no clip makes of it."""
+    return any((cell.coefficient or 0.0) > 1 + _ROUNDING for cell in fault.cells)
+
+
 def _read(extents: Sequence[Extent]) -> int | None:
     """How many parameters were read, where no step shows all of them."""
     return None if any(extent.is_whole for extent in extents) else max(extent.read for extent in extents)
@@ -167,7 +174,7 @@ def _read(extents: Sequence[Extent]) -> int | None:
 
 def _candidates(story: Story, faults: Sequence[Fault], ratios: Sequence[float | None]) -> list[Mechanism]:
     """The mechanisms that fit at every step; where none does, those that fit at most, half at least."""
-    dropped = _CHANGING if _steady(ratios) else set()
+    dropped = _CHANGING if _steady(ratios) or any(map(_gains, faults)) else set()
     dropped = dropped if _long_windows_stand_alone(story) else dropped | {Sign.LONG_WINDOW}
     evidence = [
         (tuple(fault.followed), frozenset(fault.signs - dropped | _of_the_job(story, fault)), fault.promise)
