@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from failuremap.audit.steps.lent import lent
 from failuremap.audit.steps.stages import Stage
 from failuremap.audit.steps.story import Backward, Rank, read_rank
 from failuremap.audit.trace import Trace
@@ -34,7 +35,7 @@ def read_ranks(traces: Sequence[Trace]) -> list[Rank]:
     Raises:
         TraceError: A record is whole and does not follow the format.
     """
-    ranks = [read_rank(trace) for trace in traces]
+    ranks = lent([read_rank(trace) for trace in traces])
     chains = _chains(ranks)
     if chains is None:
         return ranks

@@ -122,6 +122,8 @@ class Rank:
     notes: list[str]
     layouts: dict[tuple[str, str], Layout] = field(default_factory=dict)
     """By what is distributed (gradient, update, weights) and the parameter's name."""
+    unstepped: list[Backward] = field(default_factory=list)
+    """The passes that came before no optimizer step."""
 
 
 def read_rank(trace: Trace, stage: int | None = None) -> Rank:
@@ -289,4 +291,5 @@ class _Story:
         sort_into_runs(self.parts, self.parameters)
         left = {number for numbers in self.waiting.values() for number in numbers}
         used = {backward.id for part in self.parts for backward in part.backwards}
-        return Rank(self.rank, self.parameters, self.parts, len(left - used), self.final, self.notes, self.layouts)
+        alone = [self.pending[number] for number in sorted(left - used)]
+        return Rank(self.rank, self.parameters, self.parts, len(alone), self.final, self.notes, self.layouts, alone)
