@@ -63,7 +63,8 @@ class Server:
         ready = self.log.read_text().count("worker ready") if self.log.exists() else 0
         command = ["serve", "--port", str(self.port), "--trusted-proxy", "127.0.0.1", *self.options, *only]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self._command(*command), env=self._environment(), stderr=log)
+            own = {name: value for name, value in self._environment().items() if name != "FAILUREMAP_PUBLIC_URL"}
+            self.process = subprocess.Popen(self._command(*command), env=own, stderr=log)
         deadline = time.monotonic() + _START_S
         while self.log.read_text().count("worker ready") == ready or not self._answers():
             assert self.process.poll() is None, self.log.read_text()

@@ -44,7 +44,7 @@ _public_url = _setting("--public-url", "Where browsers find the site.", default=
 
 @click.command("serve")
 @_database
-@_public_url
+@_setting("--public-url", "Where browsers find the site. Default: http://localhost with the port.", metavar="URL")
 @_setting("--host", "Address to listen at.", default="127.0.0.1")
 @_setting("--port", "Port to listen at.", type=click.IntRange(0, 65535), default=8000)
 @_setting("--trusted-proxy", "Believe X-Forwarded-For from this network.", multiple=True, metavar="NETWORK")
@@ -70,6 +70,7 @@ def serve_command(host: str, port: int, pyodide: Path | None, only: tuple[str, .
         if (error.name or "").partition(".")[0] in _WEB_STACK:
             raise MissingDependency("serving the site", str(error.name), "web") from error
         raise
+    given["public_url"] = given["public_url"] or f"http://localhost:{port}"
     serve(_settings(**given), Place(host, port, given["key"], pyodide, only))
 
 

@@ -99,6 +99,7 @@ def serve(settings: Settings, place: Place) -> None:
         copy = migrate(settings.database)
         if copy:
             log("schema migrated", copy=copy.name)
+        log("building the pages")
         site = Site(settings, libraries(f"{settings.address}/", place.pyodide, place.only))
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has stopped
             signal.signal(number, lambda *_: None)
