@@ -128,6 +128,17 @@ def test_a_gradient_that_was_only_looked_at_is_set_aside(place, coefficients, tm
     assert judged.notes == ["set aside: gradients that torch.autograd.grad returned and no update holds"]
 
 
+def test_a_gradient_that_was_looked_at_before_it_is_computed_again_in_another_scale_is_set_aside(tmp_path):
+    def thrice(drawn, _):
+        drawn[:, 0] = 3 * drawn[:, 1]
+        return drawn
+
+    folder = edited(HandJob(EVEN, combined([0, 0.5]), gradients=thrice), tmp_path, through_grad(0))
+    judged = judged_in(folder)[-1]
+
+    assert (judged.faults, judged.doubts, judged.micro_batch_count) == ([], [], 1)
+
+
 def test_a_gradient_of_autograd_grad_that_is_in_the_update_is_judged(tmp_path):
     judged = judged_in(edited(HandJob(EVEN), tmp_path, through_grad(0)))[-1]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from failuremap.audit.faults import Asked, Fault, Judged, Main
 from failuremap.audit.fitting import patterns
+from failuremap.audit.fitting.alike import multiples
 from failuremap.audit.fitting.observe import Fitted, Observation, nonfinite, observe
 from failuremap.audit.model import Cell
 from failuremap.audit.sentences import copy_words, shard_words, step_words, words
@@ -80,9 +81,11 @@ def _judge_gradients(judged: Judged, step: Step, previous: Step | None, readings
         _judge_nonfinite(judged, step, readings, bad, asked)
         return
     fitted = observe(step, previous)
-    if looked := _looked_at(fitted):
+    looked_at = False
+    while looked := _looked_at(fitted):  # without those that are alike, of others their coefficients are known
+        fitted, looked_at = observe(fitted.step.without(looked), previous), True
+    if looked_at:
         judged.notes.append("set aside: gradients that torch.autograd.grad returned and no update holds")
-        fitted = observe(step.without(looked), previous)
         readings = read_losses(fitted.step.backwards, asked.unit, fitted.step.used_KP)
         judged.micro_batch_count = len({micro_batch for _, micro_batch in fitted.step.keys})
     if added_up_before(fitted):
@@ -98,7 +101,7 @@ def _looked_at(fitted: Fitted) -> list[int]:
     if not grads or not rules or len(grads) == len(fitted.step.backwards):
         return []
     found = [patterns.presence(rule.coefficients_K, rule.errors_K, fitted.nonzero_K) for rule in rules]
-    twins = {k for members in fitted.same for k in members if any(m not in grads for m in members)}
+    twins = multiples(fitted.step, grads)
     return [k for k in grads if k in twins or all(p.gone[k] or not fitted.nonzero_K[k] for p in found)]
 
 

@@ -5,7 +5,7 @@ Legend: K contributions, R ranks, L numbers of all parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,26 @@ def classes_of(step: Step) -> list[list[int]]:
         else:
             classes[found].append(k)
     return list(classes.values())
+
+
+def multiples(step: Step, some: Sequence[int]) -> set[int]:
+    """Those of some contributions that are a multiple of another one of their rank, as of one batch's mean and sum."""
+    epsilon = 20 * max((EPSILON.get(p.dtype, 6e-8) for p in step.parameters), default=6e-8)
+    rows_KL, ranks = step.contributions_KL, [rank for rank, _ in step.keys]
+    found = set[int]()
+    for k in some:
+        others = (rows_KL[j] for j, rank in enumerate(ranks) if rank == ranks[k] and j not in some)
+        size = _length(rows_KL[k])
+        if size > 0 and any(_near(_onto(rows_KL[k], other), rows_KL[k], epsilon * size) for other in others):
+            found.add(k)
+    return found
+
+
+def _onto(row: Floats, other: Floats) -> Floats:
+    """The multiple of another vector that is nearest."""
+    square = float(np.einsum("l,l->", other, other))
+    nearest: Floats = other * (float(np.einsum("l,l->", row, other)) / square if square else 0.0)
+    return nearest
 
 
 def _perhaps_near(rows_KL: Floats, epsilon: float) -> Iterator[list[int]]:
