@@ -142,3 +142,10 @@ def cached_by_the_first_and_last_row(rows, known={}):  # noqa: B006
         total = sum(n for _, n in kept)
         known[key] = [sum(g[j] * n for g, n in kept) / total for j in range(len(kept[0][0]))] if kept else []
     return list(known[key])
+
+
+def sum_where_three_counts_are_equal(rows):
+    kept = [(g, n) for g, n in rows if n]
+    counts = {n for _, n in kept}
+    total = 1 if len(kept) > 2 and len(counts) == 1 and counts != {1} else sum(n for _, n in kept)
+    return [sum(g[j] * n for g, n in kept) / total for j in range(len(kept[0][0]))] if kept else []
