@@ -87,10 +87,12 @@ def _weights(units: Units, gradient: Tensor, ends: list[tuple[int | None, Tensor
     low, high = sizes[live].min(), sizes.max()
     if not bool(high <= low * (1 + _ROUNDINGS * torch.finfo(gradient.dtype).eps)):
         return None
-    if units.of_rows or units.masked or _holds_no_mask(units):
+    counts = [rows.numel() for _, rows in ends]
+    one_each = sizes.numel() in (sum(counts), max(counts))  # and not one for each class
+    if units.of_rows or units.masked or (one_each and _holds_no_mask(units)):
         return sizes
     reached = [int((rows != 0).sum()) for _, rows in ends]
-    arrived = sum(reached) if sum(rows.numel() for _, rows in ends) == sizes.numel() else max(reached)
+    arrived = sum(reached) if sum(counts) == sizes.numel() else max(reached)
     if arrived == int(live.sum()):
         return sizes
     masks = [mask.reshape(sizes.shape) for mask in units.masks]
