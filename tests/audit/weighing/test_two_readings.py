@@ -81,6 +81,24 @@ def test_negative_control_a_mean_at_each_of_two_lines_in_turn_is_no_fault(tmp_pa
     assert silent(judged(tmp_path, [[300] * 4, [300] * 4], [0.5] * 4, second={1, 3}))
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.0])
+def test_a_line_under_no_sync_and_the_one_that_ends_it_are_micro_batches_of_one_loss(scale, tmp_path):
+    def change(fields):
+        last = fields["id"] % 2 == 1
+        fields["losses"][0] |= {"scale": scale, "place": f"train.py:41 < {'ends' if last else 'waits'}"}
+        fields["path"] = {"wrappers": 1, "forwards": 1, "armed": int(last), "synchronising": last}
+
+    verdict = diagnose(with_losses(HandJob(SHORT_TAIL, combined(0.5)), tmp_path, change))
+    assert verdict.outcome == "wrong"
+
+
+def test_one_line_that_is_reached_by_two_ways_is_open_as_two_lines_are(tmp_path):
+    def change(fields):
+        fields["losses"][0] |= {"scale": 0.5, "place": f"train.py:41 < {fields['id'] % 2}"}
+
+    assert diagnose(with_losses(HandJob(SHORT_TAIL, combined(0.5)), tmp_path, change)).outcome == "cannot tell"
+
+
 # ---- terms over the same units
 
 
@@ -201,6 +219,15 @@ def test_a_half_by_which_the_script_multiplies_on_two_ranks_is_open(tmp_path):
 @pytest.mark.parametrize("times", [1.0, 0.3])
 def test_negative_control_a_half_from_elsewhere_is_a_fault(times, tmp_path):
     assert halved(tmp_path, times=times).outcome == "wrong"
+
+
+def test_negative_control_a_number_that_divides_full_windows_is_no_weight_in_a_short_one(tmp_path):
+    def change(fields):
+        fields["losses"][0] |= {"scale": 0.5, "times": 0.5}
+
+    full, short = [[300, 300], [300, 300]], [[300], [300]]
+    job = HandJob([full, full, short], combined(0.5))
+    assert diagnose(with_losses(job, tmp_path, change)).outcome == "wrong"
 
 
 def test_a_weight_that_the_script_learns_accuses_nobody(tmp_path):

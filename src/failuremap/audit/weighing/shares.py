@@ -55,7 +55,8 @@ def judge_weights(judged: Judged, scene: Scene, readings: Readings) -> None:
         seen = (len(readings.unseen), len(scene.fitted.step.keys))
         judged.unmeasured.append(words.part_not_seen(*seen, readings.unseen_operations))
     tries = [_weighed(judged, scene, way) for way in readings.alternatives]
-    chosen = believed(tries, readings.alternatives, scene.fitted.step.keys)
+    modes = [backward.path.get("synchronising") for backward in scene.fitted.step.backwards]
+    chosen = believed(tries, readings.alternatives, scene.fitted.step.keys, modes)
     if joint := together(readings.alternatives[0]):
         found, ranks = _weighed(judged, scene, joint), len(scene.fitted.step.ranks)
         if may_be_summed(found, joint, ranks, scene.main.coefficients_K[scene.main.live_K]):
@@ -172,7 +173,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     seen |= {Sign.WEIGHED_BY_SEQUENCES} if not followed and balance.by_rows else set()
     named = bool(followed) or Sign.EMPTY_CONTRIBUTION in seen or Sign.IDLE_UNITS_COUNTED in seen
     open_total = named or (balance.term.apart and balance.total > 1)
-    if alone and open_total and not balance.uneven and (why := _may_be_meant(balance, scene.asked)):
+    if alone and open_total and not balance.uneven and (why := _may_be_meant(balance, scene.asked, seen)):
         found.unexplained.append(why)
         return
     learned = balance.term.times is None
@@ -201,7 +202,7 @@ def _judge_balance(found: Judged, balance: Balance, scene: Scene, *, alone: bool
     )
 
 
-def _may_be_meant(balance: Balance, asked: Asked) -> str:
+def _may_be_meant(balance: Balance, asked: Asked, seen: set[Sign]) -> str:
     """What a total that has the size of a known fault may be as well; '' if nothing is known of."""
     total, term = balance.total, balance.term
     if term.hidden_in:
@@ -209,7 +210,8 @@ def _may_be_meant(balance: Balance, asked: Asked) -> str:
         return loss_words.factor_inside(total, term.hidden_in, asked.noun) + said
     if term.apart:
         return loss_words.factor_apart(asked.noun, balance.promise)
-    if term.times is not None and term.times < 1 and abs(total / term.times - 1) <= TOTAL:
+    by_number = term.times is not None and term.times < 1 and abs(total / term.times - 1) <= TOTAL
+    if by_number and Sign.SHORT_WINDOW not in seen:  # a full window shows what the number is for
         return loss_words.multiplied(total, asked.noun)
     if _is_distilled(term) and total > 1 and abs(np.sqrt(total) - round(np.sqrt(total))) <= TOTAL:
         return loss_words.temperature(total, asked.noun)

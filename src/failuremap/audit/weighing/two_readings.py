@@ -7,6 +7,8 @@ not right          right, but for factors          terms, where their passes hav
                                                    one loss, where these are the same and one line is passed more often
                                                    neither, where the lines are passed equally often: cannot tell
 not right          not right                       one loss
+
+Where one line is passed under no_sync and the other ends it, they are micro-batches of one loss.
 """
 
 from __future__ import annotations
@@ -99,13 +101,16 @@ def may_be_summed(found: Judged, terms: Sequence[Term], ranks: int, coefficients
     return bool(found.faults and joined and (np.abs(coefficients - 1) <= TOTAL).all())
 
 
-def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence[Key]) -> Judged:
+def believed(
+    tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence[Key], synchronising_K: Sequence[bool | None]
+) -> Judged:
     """The reading of a step's losses that the verdict follows.
 
     Args:
         tries: What each way to sort them into terms says; the first reads them as one loss.
         ways: The terms of each.
         keys: Rank and micro-batch of each contribution.
+        synchronising_K: Whether a wrapper adds the ranks up in it; None without a wrapper.
     """
     one, *others = tries
     if not _is_open(one) or not others or _is_open(others[0]):
@@ -114,6 +119,8 @@ def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence
     parts = _parts(ways[0], ways[1])
     if not one.faults or not _scaled_alike(parts, keys):
         return terms
+    if _are_told_by_no_sync(parts, synchronising_K):
+        return one
     names, fault = sorted(part.name for part in parts), one.faults[0]
     if all(abs(total - 1) <= TOTAL for total in terms.totals.values()):
         terms.notes.append(loss_words.taken_for_terms(names, fault.sentence))
@@ -125,14 +132,20 @@ def believed(tries: Sequence[Judged], ways: Sequence[list[Term]], keys: Sequence
     return terms
 
 
+def _are_told_by_no_sync(parts: Sequence[Term], synchronising_K: Sequence[bool | None]) -> bool:
+    """Whether the lines are those under no_sync and those that end it: micro-batches of one window."""
+    modes = [{synchronising_K[int(k)] for k in np.flatnonzero(part.has_K)} for part in parts]
+    return all(len(mode) == 1 for mode in modes) and {True, False} == set[bool | None]().union(*modes)
+
+
 def _is_open(found: Judged) -> bool:
     return bool(found.faults or found.doubts or found.unexplained)
 
 
 def _parts(merged: Sequence[Term], apart: Sequence[Term]) -> list[Term]:
     """The terms that are one with another in the first way."""
-    known = {term.name for term in merged}
-    return [term for term in apart if term.name not in known]
+    known = {(term.name, term.has_K.tobytes()) for term in merged}
+    return [term for term in apart if (term.name, term.has_K.tobytes()) not in known]
 
 
 def _scaled_alike(parts: Sequence[Term], keys: Sequence[Key]) -> bool:
