@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.utils.hooks import unserializable_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from failuremap.audit.capture import other_processes
+from failuremap.audit.capture import other_processes, told
 from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.held.copies import Copies
 from failuremap.audit.capture.held.hooks import hook_of
@@ -29,11 +28,11 @@ from failuremap.audit.capture.held.standing_in import StandIns
 from failuremap.audit.capture.keeping import Keeping
 from failuremap.audit.capture.notices import Notices
 from failuremap.audit.capture.sampling import Sampling, Stepper
-from failuremap.audit.capture.sketches.pieces import SUMS, Piece, together
-from failuremap.audit.capture.sketches.sketch import COORDINATES, RAW_SIZE, Sketch
+from failuremap.audit.capture.sketches.pieces import Piece, together
+from failuremap.audit.capture.sketches.sketch import Sketch
 from failuremap.audit.capture.stages import Stages
 from failuremap.audit.capture.watching import Backward, Watched, is_plain, is_readable
-from failuremap.audit.trace import FORMAT, TraceWriter, trace_path
+from failuremap.audit.trace import TraceWriter, trace_path
 
 # a rank stops recording at this size, and says so
 TRACE_LIMIT = 512 << 20
@@ -327,7 +326,8 @@ class Recorder:
         assert self.writer is not None
         for id in parameters or []:
             if not self.watched[id].named:
-                self._introduce(self.watched[id])
+                self.watched[id].named = True
+                self.writer.write(told.parameter(self, self.watched[id]))
             for layout in self.watched[id].untold():
                 self.writer.write(layout)
         self.writer.write(fields, payload)
@@ -343,25 +343,7 @@ class Recorder:
             self.folder, self.run_id = self.opening(self.rank)
         other_processes.tell_children()
         self.writer = TraceWriter(trace_path(self.folder, self.rank))
-        self.writer.write(
-            {
-                "kind": "header", "format": FORMAT, "run": self.run_id, "rank": self.rank, "world_size": world_size,
-                "framework": f"torch {torch.__version__}", "started": time.time(), "unit": self.modules.unit(),
-                "sketch": {"raw": RAW_SIZE, "coordinates": COORDINATES, "sums": SUMS},
-            }
-        )  # fmt: skip
-
-    def _introduce(self, watched: Watched) -> None:
-        assert self.writer is not None
-        watched.named = True
-        name = self.modules.name(watched.tensor()) or f"parameter {watched.id}"
-        self.writer.write(
-            {
-                "kind": "parameter", "id": watched.id, "name": name, "shape": watched.shape, "dtype": watched.dtype,
-                "rows": watched.sketch.row_count, "coordinates": watched.sketch.coordinate_count,
-                **({"sparse": True} if watched.sparse else {}), **self.stages.told_of(watched.tensor(), self.modules),
-            }
-        )  # fmt: skip
+        self.writer.write(told.header(self, world_size))
 
     def finish(self) -> None:
         """Writes the end of the trace: the weights as they are now, and what went wrong."""
@@ -370,27 +352,14 @@ class Recorder:
         self.finished = True
         try:
             if self.writer is not None or self.errors:  # else no gradient came through this process: a data loader, say
-                self._write_end(*self._last_weights())
+                self._write_end()
         except Exception as error:  # at exit nobody is left to tell; the missing end record says it
             self.note_error("finish", error)
         self.active = False
 
-    def _last_weights(self) -> tuple[list[int], Any]:
-        try:
-            # held on to: what is garbage in a cycle may be collected at any allocation below
-            held = [(watched, weights) for watched in self.watched if (weights := watched.weights()[0]) is not None]
-            with torch.no_grad():
-                sketches = {w.id: w.read(weights.detach(), "weights") for w, weights in held if w.named}
-            return list(sketches), together(list(sketches.values())) if sketches else None
-        except Exception as error:  # the end is written without them, and says so
-            self.note_error("finish", error)
-            return [], None
-
-    def _write_end(self, ids: list[int], payload: Any) -> None:
-        fields = {
-            "kind": "end", "parameters": ids, "errors": self.errors,
-            "steps": self.step_count, "comm_hooks": self.comm_hooks}  # fmt: skip
-        self.write(fields, payload, ids)
+    def _write_end(self) -> None:
+        fields, payload = told.end(self)
+        self.write(fields, payload, fields["parameters"])
         assert self.writer is not None
         self.writer.close()
 
