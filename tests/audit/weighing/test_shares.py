@@ -160,10 +160,13 @@ def test_a_total_that_is_the_length_of_a_row_may_be_a_row_added_up(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("function", "said"), [("kl_div", True), ("log_softmax", True), ("nll_loss", False)])
-def test_a_total_that_is_the_square_of_a_temperature_may_be_that_of_a_distillation(function, said, tmp_path):
+@pytest.mark.parametrize(
+    ("function", "times", "said"),
+    [("kl_div", 4, True), ("log_softmax", 4, True), ("nll_loss", 4, False), ("log_softmax", 1, False)],
+)
+def test_a_total_that_is_the_square_of_a_temperature_may_be_that_of_a_distillation(function, times, said, tmp_path):
     job = HandJob(EVEN, combined(1), steps=1)
-    told = {"function": function, "reduction": "sum", "scale": 1 / 300}
+    told = {"function": function, "reduction": "sum", "scale": 1 / 300, "times": times}
     judged = judged_in(with_losses(job, tmp_path, lambda fields: fields["losses"][0].update(told)))[-1]
 
     assert (judged.faults == [], judged.unexplained == [temperature(4, "token")]) == (said, said)

@@ -210,10 +210,10 @@ def _may_be_meant(balance: Balance, asked: Asked, seen: set[Sign]) -> str:
         return loss_words.factor_inside(total, term.hidden_in, asked.noun) + said
     if term.apart:
         return loss_words.factor_apart(asked.noun, balance.promise)
-    by_number = term.times is not None and term.times < 1 and abs(total / term.times - 1) <= TOTAL
-    if by_number and Sign.SHORT_WINDOW not in seen:  # a full window shows what the number is for
+    by_number = term.times is not None and abs(total / (term.times or np.inf) - 1) <= TOTAL
+    if by_number and total < 1 and Sign.SHORT_WINDOW not in seen:  # a full window shows what the number is for
         return loss_words.multiplied(total, asked.noun)
-    if _is_distilled(term) and total > 1 and abs(np.sqrt(total) - round(np.sqrt(total))) <= TOTAL:
+    if by_number and _is_distilled(term) and total > 1 and abs(np.sqrt(total) - round(np.sqrt(total))) <= TOTAL:
         return loss_words.temperature(total, asked.noun)
     as_row = term.row_length > 1 and abs(total / term.row_length - 1) <= TOTAL
     return loss_words.rows_added_up(total, asked.noun) if as_row else ""

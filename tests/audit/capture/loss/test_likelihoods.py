@@ -57,6 +57,7 @@ def test_units_of_equal_weight_are_read(job_server, tmp_path):
     ]
     assert found == [(function, units, pytest.approx(total)) for function, units, total in EQUAL.values()]
     assert {loss.get("classes") for loss in seen.losses} == {3, None}
+    assert [losses[0].get("times", 1) for losses, _ in told(seen)] == [*[1] * (len(EQUAL) - 1), 0.5]
     assert all(loss["site"].startswith("train.py:") for loss in seen.losses)
 
 

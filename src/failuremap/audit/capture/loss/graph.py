@@ -100,8 +100,8 @@ class Terms:
     """Operations by which it leaves the arithmetic around the losses without having met a marked one."""
     reductions: list[Any]
     """Nodes that sum or average, met first on a way that meets no marked loss."""
-    likelihoods: list[tuple[str, Any]]
-    """Log-probabilities by name and node: among them the weights of the units may be read; all are unseen so far."""
+    likelihoods: list[likely.Likelihood]
+    """Log-probabilities: among them the weights of the units may be read; all are unseen so far."""
     hidden: list[logits.Hidden] = field(default_factory=list)
     """Nodes that may be a cross entropy inside; all are unseen so far."""
     checkpoints: list[Any] = field(default_factory=list)
@@ -115,7 +115,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
     """
     found: set[str] = set()
     reductions: list[Any] = []
-    likelihoods: dict[Any, str] = {}
+    likelihoods: dict[Any, likely.Likelihood] = {}
     gathers: set[Any] = set()
     hidden: dict[Any, str] = {}
     checkpoints: dict[Any, None] = {}
@@ -133,7 +133,7 @@ def terms(roots: Iterable[Tensor]) -> Terms:
                 node.metadata[_MARK].times = way.times
             continue
         if name in likely.KINDS and way.output == 0:
-            likelihoods[node] = name
+            likelihoods[node] = likely.Likelihood(name, node, way.times)
         elif name not in _ARITHMETIC and name != likely.GATHER:
             if logits.may_hide_one(name, node):
                 hidden[node] = name
@@ -175,15 +175,19 @@ class _Way(NamedTuple):
     """What the script multiplies by on the way; None where it learns that."""
 
 
-def _settled(found: set[str], reductions: list[Any], likelihoods: dict[Any, str], gathers: set[Any]) -> Terms:
+def _settled(
+    found: set[str], reductions: list[Any], likelihoods: dict[Any, likely.Likelihood], gathers: set[Any]
+) -> Terms:
     """Elements picked from something else than log-probabilities belong to a logsumexp, or are unseen."""
-    if "Logsumexp" in likelihoods.values() and gathers:
-        likelihoods |= dict.fromkeys(gathers, likely.GATHER)
+    names = {one.name for one in likelihoods.values()}
+    if "Logsumexp" in names and gathers:
+        likelihoods |= {node: likely.Likelihood(likely.GATHER, node) for node in gathers}
+        names.add(likely.GATHER)
     elif gathers:
         found.add(likely.GATHER)
-    elif "Logsumexp" in likelihoods.values():
-        return Terms(sorted(found | set(likelihoods.values())), reductions, [])
-    return Terms(sorted(found | set(likelihoods.values())), reductions, [(name, n) for n, name in likelihoods.items()])
+    elif "Logsumexp" in names:
+        return Terms(sorted(found | names), reductions, [])
+    return Terms(sorted(found | names), reductions, list(likelihoods.values()))
 
 
 def _inputs(node: Any, name: str, output: int) -> Sequence[tuple[Any, int]]:

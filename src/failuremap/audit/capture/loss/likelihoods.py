@@ -39,25 +39,34 @@ class Pass(NamedTuple):
     """Where it was started: 'train.py:41', and in more detail."""
 
 
-def watch(recorder: Recorder, nodes: list[tuple[str, Any]], of: Pass, is_seen: Callable[[Any], bool]) -> None:
+class Likelihood(NamedTuple):
+    """Log-probabilities that a pass starts from."""
+
+    name: str
+    node: Any
+    times: float | None = 1.0
+    """The number that the script multiplies the loss of them by; None where it is learned."""
+
+
+def watch(recorder: Recorder, met: list[Likelihood], of: Pass, is_seen: Callable[[Any], bool]) -> None:
     """Reads the weights of the units of a pass when its gradients arrive at these nodes.
 
     Args:
         recorder: Where the losses go.
-        nodes: Name and node of each log-probability that the pass starts from.
+        met: All that the pass starts from.
         of: The pass.
         is_seen: Says of a node whether a watched loss function made it.
     """
-    if not nodes:
+    if not met:
         return
-    sizes = {node: _size(name, node) for name, node in nodes if name != GATHER}
+    sizes = {one.node: _size(one.name, one.node) for one in met if one.name != GATHER}
     try:
         units = unit_tensors.find(of.roots, sizes, is_seen)
     except Exception:  # nodes of a kind that is not known: then nothing is concluded from what lies between
         units = None
-    reading = _Reading(recorder, of, len(nodes), None if units is None else apart.Reading(recorder, units))
-    for name, node in nodes:
-        reading.handles.append(node.register_prehook(functools.partial(reading.arrived, name, node)))
+    reading = _Reading(recorder, of, len(met), None if units is None else apart.Reading(recorder, units))
+    for one in met:
+        reading.handles.append(one.node.register_prehook(functools.partial(reading.arrived, one)))
 
 
 def _size(name: str, node: Any) -> int:
@@ -71,21 +80,22 @@ class _Reading:
         self.recorder, self.unseen, self.place, self.waiting = recorder, of.unseen, of.place, waiting
         self.apart = apart_from
         self.handles: list[Any] = []
-        self.found: dict[Any, tuple[str, int | None, Tensor]] = {}
+        self.found: dict[Likelihood, tuple[int | None, Tensor]] = {}
         self.gathered: list[Tensor] = []
         self.epsilon = 0.0
 
-    def arrived(self, name: str, node: Any, gradients: tuple[Tensor, ...]) -> None:
+    def arrived(self, one: Likelihood, gradients: tuple[Tensor, ...]) -> None:
         try:
             with torch.no_grad():
-                self._read(name, node, whole(gradients[0], "the gradient of a log-probability").detach())
+                self._read(one, whole(gradients[0], "the gradient of a log-probability").detach())
                 self.waiting -= 1
                 if not self.waiting:
                     self._settle()
         except Exception as error:
             self.recorder.note_error("on_loss", error)
 
-    def _read(self, name: str, node: Any, gradient: Tensor) -> None:
+    def _read(self, one: Likelihood, gradient: Tensor) -> None:
+        name, node = one.name, one.node
         self.epsilon = max(self.epsilon, torch.finfo(gradient.dtype).eps)
         if name == GATHER:
             self.gathered.append(gradient.double().sum())
@@ -100,7 +110,7 @@ class _Reading:
         elif name in _FUSED:
             classes = _rows_of(node.next_functions[1][0])
         sign = 1 if name in ("Logsumexp", "Softplus") else -1
-        self.found[node] = (name, classes, sign * gradient.double())
+        self.found[one] = (classes, sign * gradient.double())
 
     def _settle(self) -> None:
         """Tells the losses: in full if all units of the pass weigh the same, else apart from the script's numbers."""
@@ -117,18 +127,19 @@ class _Reading:
         if not self._is_even():
             return
         self.unseen[:] = [name for name in self.unseen if name not in (*KINDS, GATHER)]
-        for name, classes, rows in self.found.values():
-            function = "logsigmoid" if name in ("LogSigmoid", "Softplus") else "log_softmax"
-            self.recorder.on_loss(self._event(function, classes, rows))
+        for one, (classes, rows) in self.found.items():
+            function = "logsigmoid" if one.name in ("LogSigmoid", "Softplus") else "log_softmax"
+            factor = {} if one.times == 1 else {"times": one.times}
+            self.recorder.on_loss({**self._event(function, classes, rows), **factor})
 
     def _event(self, function: str, classes: int | None, rows: Tensor) -> dict[str, Any]:
         return event_of(function, classes, rows, self.place)
 
     def _by_node(self) -> dict[Any, tuple[int | None, Tensor]]:
-        return {node: (classes, rows) for node, (_, classes, rows) in self.found.items()}
+        return {one.node: found for one, found in self.found.items()}
 
     def _is_even(self) -> bool:
-        weights = torch.cat([rows.flatten() for _, _, rows in self.found.values()])
+        weights = torch.cat([rows.flatten() for _, rows in self.found.values()])
         weights = weights[weights != 0]
         if not weights.numel():
             return False
@@ -139,7 +150,7 @@ class _Reading:
         """Whether the scores that were picked are not those that the logsumexp is of: then they give no probability."""
         if not self.gathered:
             return False
-        normalisers = [rows for name, _, rows in self.found.values() if name == "Logsumexp"]
+        normalisers = [rows for one, (_, rows) in self.found.items() if one.name == "Logsumexp"]
         normalised, size = sum(rows.sum() for rows in normalisers), sum(rows.abs().sum() for rows in normalisers)
         chosen = -torch.stack(self.gathered).sum()
         return bool((chosen - normalised).abs() > _ROUNDINGS * self.epsilon * size)
