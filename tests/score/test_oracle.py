@@ -42,7 +42,7 @@ def test_the_exact_answers_keep_the_law(entry: Mechanism):
             assert stages.law(fixture.given, lambda given: values(exact_answer(entry, given).value)), fixture.label
             checked += 1
 
-    assert checked >= 20
+    assert checked >= 10
 
 
 def test_a_sum_that_a_float_holds_has_no_room_for_error_and_a_mean_has_a_few_units_of_the_last_place():
