@@ -104,6 +104,8 @@ class Judged:
     """Parameters that not every rank has an update of."""
     plain_sum: bool = False
     """The one contribution is a sum over its units, where a mean was promised."""
+    clip_seen: bool = False
+    """Whether torch clipped the gradients, which gives the update its norm."""
     weights_equal: bool | None = None
     differing: list[str] = field(default_factory=list)
     """Parameters whose weights were not the same on all ranks when the step began."""

@@ -36,12 +36,12 @@ def judge_factors(story: Story) -> tuple[list[str], list[str]]:
         norms = [step.norm for step in clipped if step.norm is not None]
         whole = [step.factor or 1.0 for step in steps if step not in clipped]
         lengths = [step.norm for step in steps if step.norm is not None]
-        if len(steps) >= _MANY and len(lengths) == len(steps) and _same(lengths):
-            notes.append(step_words.normalised(lengths[0], len(steps)))
-        elif len(clipped) > 1 and len(norms) == len(clipped) and _same(norms) and _same([1.0, *whole]):
+        if len(clipped) > 1 and len(norms) == len(clipped) and _same(norms) and _same([1.0, *whole]):
             notes.append(words.clipped_by_hand(norms[0], len(clipped)))
         elif _same([factor / step.unit_count for factor, step in zip(factors, steps, strict=True)]):
             reasons.append(words.fixed_divisor(factors[0] / steps[0].unit_count, story.noun))
+        elif _may_be_given_a_norm(steps) and len(lengths) == len(steps) and _same(lengths):
+            notes.append(step_words.normalised(lengths[0], len(steps)))
         else:
             reasons.append(words.changing_factor(min(factors), max(factors), story.noun))
     return reasons, notes
@@ -68,11 +68,16 @@ def met_by_chance(story: Story, seen: Sequence[tuple[Judged, Fault]]) -> bool:
         return True
     shown = (*own, *(step for step, _ in seen))
     norms = [step.norm for step in shown if step.norm is not None]
-    changes = len(own) > 1 and not _same(factors) and (max(factors + totals) < 1 - _SAME or len(own) >= _MANY)
+    changes = len(own) > 1 and not _same(factors) and (max(factors + totals) < 1 - _SAME or _may_be_given_a_norm(own))
     if changes and len(norms) == len(shown) and _same(norms):
         return True
     factors += [total for step in story.judged for total in _nameless(step, sizes, terms)]
     return len(factors) >= max(2, len(seen)) and all(min(factors) < total < max(factors) for total in totals)
+
+
+def _may_be_given_a_norm(steps: Sequence[Judged]) -> bool:
+    """Whether one norm at all of these steps would be the script's doing: there are several, and no clip of torch's."""
+    return len(steps) >= _MANY and not any(step.clip_seen for step in steps)
 
 
 def _nameless(step: Judged, sizes: set[int], terms: set[str | None]) -> list[float]:
