@@ -89,6 +89,7 @@ def test_json_on_stdout_is_alone_there(user):
     assert err.startswith("loss 1.0\n") and "not measured" in err
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_changes_neither_the_verdict_nor_the_files(user):
     user.script("pass")
     user.run("audit", "--trace", "kept", "--", PYTHON, "train.py")
@@ -131,6 +132,7 @@ def test_the_temporary_trace_is_removed(user):
     assert list(user.temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_kept_trace_is_diagnosed_again_and_never_overwritten(user):
     user.script("pass")
     user.run("audit", "--trace", "kept", "--", PYTHON, "train.py")

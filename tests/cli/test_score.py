@@ -153,6 +153,7 @@ def test_a_failure_of_the_judge_is_exit_code_3(run, candidates, monkeypatch):
     assert run("--candidates", candidates, "--jobs", "1")[0] == 3
 
 
+@pytest.mark.slow
 def test_a_selftest_that_does_not_hold_is_exit_code_1(run, monkeypatch):
     checks = [
         Check(kind=kind, family=SLUG, name="x", outcome="accepted", holds=True) for kind in ("baseline", "honest")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.mpi
 PAGE = Path(__file__).parents[3] / "docs" / "mpi.md"
 
 
+@pytest.mark.slow
 def test_the_page_s_loops_do_not_depend_on_the_number_of_ranks(tmp_path: Path) -> None:
     code = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (tmp_path / "train.py").write_text("\n".join(code), encoding="utf-8")

@@ -51,6 +51,7 @@ def test_the_verdict_is_at_hand_in_the_process_itself(job_server, tmp_path):
     assert result.output.strip().endswith(f"right {tmp_path / 'out'}"), result.output
 
 
+@pytest.mark.slow
 def test_ranks_that_the_script_starts_itself_write_one_run(job_server, tmp_path):
     script = tmp_path / "spawned.py"
     script.write_text(

@@ -42,14 +42,6 @@ def test_requests_made_from_the_description_get_answers_that_it_names(require, s
     assert code == 0, said
 
 
-def test_a_few_requests_made_from_the_description_get_answers_that_it_names(require, server, ada, tmp_path):
-    described(ada, tmp_path)
-
-    code, said = tried(require("schemathesis"), ada, tmp_path, 1)
-
-    assert code == 0, said
-
-
 @pytest.mark.slow
 def test_a_description_that_promises_more_is_caught(require, server, ada, tmp_path):
     description = described(ada, tmp_path)
