@@ -105,7 +105,7 @@ class Judged:
     plain_sum: bool = False
     """The one contribution is a sum over its units, where a mean was promised."""
     clip_seen: bool = False
-    """Whether torch clipped the gradients, which gives the update its norm."""
+    """Whether torch clipped gradients: the norm of the update is that of clips then."""
     weights_equal: bool | None = None
     differing: list[str] = field(default_factory=list)
     """Parameters whose weights were not the same on all ranks when the step began."""

@@ -69,7 +69,7 @@ def judge(step: Step, previous: Step | None, asked: Asked) -> Judged:
 
 def _judge_gradients(judged: Judged, step: Step, previous: Step | None, readings: Readings, asked: Asked) -> None:
     judged.missing_ranks, judged.rank_count, judged.norm = step.missing_ranks, len(step.ranks), step.length
-    judged.clip_seen = any(part.clips for part in step.parts)
+    judged.clip_seen = step.clip_seen
     if step.missing_ranks:
         judged.doubts.append(f"rank {', '.join(map(str, step.missing_ranks))} took no part in it")
         judged.remaining = judge(replace(step, missing_ranks=[]), previous, asked)

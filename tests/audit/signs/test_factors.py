@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from audit.judging import edited
@@ -11,7 +9,7 @@ from audit.traces import HandJob, of_kind
 from failuremap.audit import diagnose
 from failuremap.audit.faults import Judged, Story
 from failuremap.audit.model import Cell
-from failuremap.audit.signs.factors import _may_be_given_a_norm, judge_factors, of_one_model
+from failuremap.audit.signs.factors import judge_factors, of_one_model
 
 
 def steps(*names: str) -> list[Judged]:
@@ -58,13 +56,6 @@ def test_an_update_that_the_script_gives_one_norm_is_right_though_it_meets_a_kno
 
     said = "the script gives the update a norm of 1 at every step (4 steps)" in verdict.notes
     assert (verdict.outcome, said) == (outcome, outcome == "right")
-
-
-def test_a_norm_that_a_clip_of_torchs_gives_the_update_explains_no_factor():
-    steps = [Judged(n, factor=factor, norm=1.0, clip_seen=True) for n, factor in enumerate([0.3, 2, 0.8, 0.9], 1)]
-
-    assert not _may_be_given_a_norm(steps)
-    assert _may_be_given_a_norm([replace(step, clip_seen=False) for step in steps])
 
 
 @pytest.mark.parametrize("factors", [[2, 2, 1, 1, 1, 1], [2, 4, 0.5, 0.75, 0.75, 0.75]], ids=["two", "never 1"])

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.hooks import unserializable_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from failuremap.audit.capture import other_processes, told
+from failuremap.audit.capture import other_processes, records
 from failuremap.audit.capture.calls import Calls
 from failuremap.audit.capture.held.copies import Copies
 from failuremap.audit.capture.held.hooks import hook_of
@@ -327,7 +327,7 @@ class Recorder:
         for id in parameters or []:
             if not self.watched[id].named:
                 self.watched[id].named = True
-                self.writer.write(told.parameter(self, self.watched[id]))
+                self.writer.write(records.parameter(self, self.watched[id]))
             for layout in self.watched[id].untold():
                 self.writer.write(layout)
         self.writer.write(fields, payload)
@@ -343,7 +343,7 @@ class Recorder:
             self.folder, self.run_id = self.opening(self.rank)
         other_processes.tell_children()
         self.writer = TraceWriter(trace_path(self.folder, self.rank))
-        self.writer.write(told.header(self, world_size))
+        self.writer.write(records.header(self, world_size))
 
     def finish(self) -> None:
         """Writes the end of the trace: the weights as they are now, and what went wrong."""
@@ -358,7 +358,7 @@ class Recorder:
         self.active = False
 
     def _write_end(self) -> None:
-        fields, payload = told.end(self)
+        fields, payload = records.end(self)
         self.write(fields, payload, fields["parameters"])
         assert self.writer is not None
         self.writer.close()

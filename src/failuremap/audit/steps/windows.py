@@ -59,6 +59,8 @@ class Step:
     """Ranks that start the step from the same weights, by groups; [] where there are too many groups to list."""
     differ_by_rounding: bool = False
     """Whether ranks start from weights that differ, and by no more than a few roundings."""
+    clip_seen: bool = False
+    """Whether torch clipped gradients, all or some: the norm of the update is that of clips then."""
     parameter_total: int = 0
     """Parameters that the optimizer steps on in all, where fewer were read."""
     sharding: Sharding | None = None
@@ -181,6 +183,7 @@ class Assembler:
             differ_by_rounding=agreed is not None and agreed.by_rounding,
             weights_RL=weights,
             parts=clipped_alike,
+            clip_seen=any(part.clips for part in parts),
             set_aside=aside,
             missing_ranks=sorted(set(range(self.rank_count)) - set(here)),
             altered_KL=np.array(altered).reshape(len(rows), size) if any(b.altered for b in backwards) else None,
